@@ -1,0 +1,1 @@
+//! Examples of dtq; see the numbered folders.
