@@ -466,9 +466,14 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// expired; answers in order: the error says why not.
     async fn resurrect(&self, ids: &[TaskId], actor: &Actor) -> StoreResult<Vec<Result<(), Resurrection>>>;
 
-    /// Removes dead letters; their records stay, marked `discarded`. Answers in order whether
-    /// there was one.
-    async fn discard(&self, ids: &[TaskId], actor: &Actor) -> StoreResult<Vec<bool>>;
+    /// Removes dead letters. With `keep_records` their records stay, marked `discarded`; without
+    /// (a purge) record, result and idempotency key go too. Answers in order whether there was one.
+    async fn discard(
+        &self,
+        ids: &[TaskId],
+        keep_records: bool,
+        actor: &Actor,
+    ) -> StoreResult<Vec<bool>>;
 
     /// Writes a line to the audit trail: the begin and end of a bulk operation.
     async fn audit(&self, actor: &Actor, action: &str, target: &str, count: u64) -> StoreResult<()>;
