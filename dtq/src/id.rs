@@ -9,8 +9,9 @@ use uuid::Uuid;
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /// 62^22 is the first power of 62 above 2^128.
 const LEN: usize = 22;
-/// 62^11: an id is two halves of eleven digits, so that all but one division is on 64 bits.
-const HALF: u128 = 62u128.pow(11);
+/// An id is cut into parts of so many digits, each of which fits 64 bits: the divisions on 128 bits
+/// are few.
+const PARTS: [usize; 3] = [7, 7, 8];
 
 /// The id of a task: a UUIDv7 made by the producer, written as 22 letters and digits.
 ///
@@ -51,13 +52,16 @@ impl TaskId {
 impl fmt::Display for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = [0u8; LEN];
-        let halves = [(self.0 / HALF) as u64, (self.0 % HALF) as u64];
-        for (half, digits) in halves.into_iter().zip(text.chunks_exact_mut(LEN / 2)) {
-            let mut rest = half;
-            for digit in digits.iter_mut().rev() {
-                *digit = DIGITS[(rest % 62) as usize];
-                rest /= 62;
+        let (mut rest, mut end) = (self.0, LEN);
+        for len in PARTS.into_iter().rev() {
+            let base = 62u128.pow(len as u32);
+            let mut part = (rest % base) as u64;
+            rest /= base;
+            for digit in text[end - len..end].iter_mut().rev() {
+                *digit = DIGITS[(part % 62) as usize];
+                part /= 62;
             }
+            end -= len;
         }
         f.pad(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }

@@ -1,13 +1,13 @@
 //! dtq
-pub mod inspect;
+mod config;
 mod context;
 mod id;
+pub mod inspect;
+mod retry;
 mod status;
 mod store;
 mod task;
 mod task_error;
-mod config;
-mod retry;
 pub use id::{InvalidTaskId, TaskId};
 pub use status::{IllegalMove, Status, UnknownStatus};
 pub use task::Task;

@@ -34,7 +34,9 @@ pub enum Status {
     Expired,
 }
 
-use Status::{Cancelled, DeadLettered, Expired, Failed, Pending, Queued, Retrying, Running, Succeeded};
+use Status::{
+    Cancelled, DeadLettered, Expired, Failed, Pending, Queued, Retrying, Running, Succeeded,
+};
 
 /// The one table of moves: SPEC 1 and 1.1. Redis scripts and SQL statements are checked against
 /// it through [`Status::check_move`]; the scripts' own copy is printed from it.

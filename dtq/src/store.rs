@@ -5,6 +5,12 @@
 //! operation may be repeated after a lost reply without doing anything twice (SPEC 4.7): an
 //! enqueue is known by the task's id, a fetch by its nonce, a finish or renewal by the lease.
 
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -91,12 +97,24 @@ pub(crate) enum Accepted {
 /// Why a unit was refused. Nothing of the unit was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    QueueFull { queue: String, depth: u64, limit: u64, retry_after: Millis },
-    ScheduleFull { scheduled: u64, limit: u64 },
+    QueueFull {
+        queue: String,
+        depth: u64,
+        limit: u64,
+        retry_after: Millis,
+    },
+    ScheduleFull {
+        scheduled: u64,
+        limit: u64,
+    },
     /// The key's task is live.
-    IdempotencyInProgress { task_id: TaskId },
+    IdempotencyInProgress {
+        task_id: TaskId,
+    },
     /// The key's task has another type or payload.
-    IdempotencyMismatch { task_id: TaskId },
+    IdempotencyMismatch {
+        task_id: TaskId,
+    },
 }
 
 /// Who holds leases: one run of one worker process (SPEC 7.9).
@@ -189,17 +207,27 @@ pub struct ErrorInfo {
 /// What one attempt came to.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
-    Succeeded { result: KeptResult },
+    Succeeded {
+        result: KeptResult,
+    },
     /// running -> retrying, due after `delay`.
-    Retry { delay: Millis, error: ErrorInfo },
+    Retry {
+        delay: Millis,
+        error: ErrorInfo,
+    },
     /// The permanent path: dead-lettered, or failed when the DLQ is disabled.
-    Dead { error: ErrorInfo },
+    Dead {
+        error: ErrorInfo,
+    },
     /// The worker dropped the task because a cancel was requested.
     Cancelled,
     /// Handed back unfinished, attempt unchanged (SPEC 1.3).
     Released,
     /// running -> pending for `delay`, attempt unchanged (SPEC 3.8).
-    Snoozed { delay: Millis, unknown_type: bool },
+    Snoozed {
+        delay: Millis,
+        unknown_type: bool,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -279,7 +307,10 @@ pub(crate) struct Heartbeat {
 pub(crate) enum Registered {
     Done,
     /// The id is registered by another incarnation, last seen that long ago.
-    Taken { incarnation: String, last_seen_ago: Millis },
+    Taken {
+        incarnation: String,
+        last_seen_ago: Millis,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -322,6 +353,16 @@ pub struct DeadLetterFilter {
     pub class: Option<String>,
 }
 
+impl DeadLetterFilter {
+    /// Whether a dead letter is one of the selected.
+    pub(crate) fn matches(&self, letter: &crate::inspect::DeadLetter) -> bool {
+        let is = |wanted: &Option<String>, has: &str| wanted.as_ref().is_none_or(|w| w == has);
+        is(&self.queue, &letter.queue)
+            && is(&self.name, &letter.name)
+            && is(&self.class, &letter.error.class)
+    }
+}
+
 /// A page of something, and where the next begins.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -357,6 +398,37 @@ impl StoreError {
 }
 
 pub(crate) type StoreResult<T> = Result<T, StoreError>;
+
+/// The store that a URL names; connects or opens on first use.
+pub(crate) fn open(url: &str, settings: &Settings) -> StoreResult<Arc<dyn Store>> {
+    let scheme = url.split(':').next().unwrap_or_default();
+    match scheme {
+        #[cfg(feature = "redis")]
+        "redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys" | "redis-cluster"
+        | "redis-sentinel" => Ok(Arc::new(redis::RedisStore::open(url, settings)?)),
+        _ => Err(StoreError::Failed(format!(
+            "no store is reached by `{scheme}:`: the URL is one of redis://host:port/db, \
+             rediss://..., redis+unix:///path, sqlite:PATH, sqlite::memory:, as far as dtq's \
+             features are enabled"
+        ))),
+    }
+}
+
+/// Whether an error of a task function is a lost connection to a store (SPEC 3.1).
+pub(crate) fn is_connection_error(error: &(dyn std::error::Error + 'static)) -> bool {
+    #[cfg(feature = "redis")]
+    if redis::is_connection_error(error) {
+        return true;
+    }
+    matches!(error.downcast_ref::<StoreError>(), Some(StoreError::Unavailable(_)))
+}
+
+/// Logs what a store met and dealt with.
+pub(crate) fn log_notes(notes: &[Note]) {
+    for note in notes {
+        tracing::warn!(task_id = note.task_id, "{}", note.text);
+    }
+}
 
 /// Where tasks live. See the module's words on atomicity, clocks and repetition.
 #[async_trait]
@@ -464,7 +536,11 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// The admin requeue (SPEC 9.3, 4.6) of tasks that ended dead_lettered, failed, cancelled or
     /// expired; answers in order: the error says why not.
-    async fn resurrect(&self, ids: &[TaskId], actor: &Actor) -> StoreResult<Vec<Result<(), Resurrection>>>;
+    async fn resurrect(
+        &self,
+        ids: &[TaskId],
+        actor: &Actor,
+    ) -> StoreResult<Vec<Result<(), Resurrection>>>;
 
     /// Removes dead letters. With `keep_records` their records stay, marked `discarded`; without
     /// (a purge) record, result and idempotency key go too. Answers in order whether there was one.
@@ -476,7 +552,8 @@ pub(crate) trait Store: Send + Sync + 'static {
     ) -> StoreResult<Vec<bool>>;
 
     /// Writes a line to the audit trail: the begin and end of a bulk operation.
-    async fn audit(&self, actor: &Actor, action: &str, target: &str, count: u64) -> StoreResult<()>;
+    async fn audit(&self, actor: &Actor, action: &str, target: &str, count: u64)
+    -> StoreResult<()>;
 
     /// The newest lines of the audit trail.
     async fn audit_trail(&self, limit: usize) -> StoreResult<Vec<crate::inspect::AuditEntry>>;

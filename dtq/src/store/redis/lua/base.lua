@@ -1,0 +1,97 @@
+-- What every script stands on: the clock, the keys, what is gathered and written at the end.
+--
+-- Generated above this file (see scripts.rs): K (key names and prefixes), S (settings), the status
+-- codes PENDING .. EXPIRED, STATUS (code -> name) and MOVES (the one table of moves).
+-- Writes that many items share are gathered and made by flush(): one variadic command each.
+
+local call, pcall_ = redis.call, redis.pcall
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local at = 0
+local function arg()
+  at = at + 1
+  return ARGV[at]
+end
+
+-- Whole numbers as text: Lua's own formatting loses digits beyond the fourteenth.
+local function int(x) return string.format('%.0f', x) end
+
+local function stream_key(queue, priority) return K.stream .. queue .. ':p' .. priority end
+
+-- id, text; logged by the caller.
+local notes = {}
+local function note(id, text)
+  notes[#notes + 1] = tostring(id or '')
+  notes[#notes + 1] = text
+end
+
+local acks, leases_new, leases_gone = {}, {}, {}
+local schedule_new, schedule_gone, claims_gone = {}, {}, {}
+local recent_new, woken, counts, seen_queues = {}, {}, {}, {}
+local earliest_due
+
+local function push(list, a, b)
+  list[#list + 1] = a
+  if b ~= nil then list[#list + 1] = b end
+end
+
+local function ack(stream, entry)
+  local list = acks[stream]
+  if not list then list = {}; acks[stream] = list end
+  list[#list + 1] = entry
+end
+
+local function count(queue, what, n)
+  local of = counts[queue]
+  if not of then of = {}; counts[queue] = of end
+  of[what] = (of[what] or 0) + n
+end
+
+-- The caller writes field d of the record: what tells a repair when it is due.
+local function schedule(id, queue, due)
+  push(schedule_new, int(due), id)
+  count(queue, 'scheduled', 1)
+  if not earliest_due or due < earliest_due then earliest_due = due end
+end
+
+-- The task waits no more: for its delay or backoff, or as a claim.
+local function unschedule(id, queue)
+  push(schedule_gone, id)
+  push(claims_gone, id)
+  if queue then count(queue, 'scheduled', -1) end
+end
+
+local function wake(queue) woken[queue] = true end
+
+local function flush()
+  for stream, entries in pairs(acks) do
+    call('XACK', stream, 'workers', unpack(entries))
+    call('XDEL', stream, unpack(entries))
+  end
+  if #leases_gone > 0 then call('ZREM', K.leases, unpack(leases_gone)) end
+  if #leases_new > 0 then call('ZADD', K.leases, unpack(leases_new)) end
+  if #schedule_gone > 0 then call('ZREM', K.schedule, unpack(schedule_gone)) end
+  if #schedule_new > 0 then
+    local head = call('ZRANGE', K.schedule, 0, 0, 'WITHSCORES')
+    call('ZADD', K.schedule, unpack(schedule_new))
+    -- The leader sleeps until the head is due: tell it if that has moved forward.
+    if not head[2] or earliest_due < tonumber(head[2]) then call('PUBLISH', K.notify, 'due') end
+  end
+  if #claims_gone > 0 then call('ZREM', K.claimed, unpack(claims_gone)) end
+  if #recent_new > 0 then
+    call('ZADD', K.recent, unpack(recent_new))
+    call('ZREMRANGEBYRANK', K.recent, 0, -10001)
+  end
+  for queue, of in pairs(counts) do
+    for what, n in pairs(of) do
+      if n ~= 0 then call('HINCRBY', K.queue .. queue .. ':stats', what, n) end
+    end
+  end
+  for queue in pairs(seen_queues) do call('SADD', K.queues, queue) end
+  -- One token wakes one waiter; a list that holds one already needs no second.
+  for queue in pairs(woken) do
+    local list = K.queue .. queue .. ':wake'
+    if call('LLEN', list) == 0 then call('RPUSH', list, '1') end
+  end
+end

@@ -1,0 +1,488 @@
+//! The scripts: their texts with what is generated above them, and typed calls with typed replies.
+
+use std::fmt::Write as _;
+
+use redis::Value;
+
+use super::keys::Keys;
+use super::reply::{Reply, malformed};
+use crate::id::TaskId;
+use crate::status::{MOVES, RESURRECTABLE, Status};
+use crate::store::{
+    Accepted, Cancelled, Claim, Due, FetchRequest, Fetched, Finish, Finished, KeptResult, Lease,
+    Leased, Millis, NewTask, Note, Outcome, Reaped, Refusal, Renewed, Requeued, Resurrection,
+    Settings, StoreResult,
+};
+
+/// The version that this code writes into records and entries (SPEC 5.8).
+pub(crate) const RECORD_VERSION: u32 = 1;
+
+/// How long a full queue asks its producers to wait: a second is what a worker needs to make room.
+const RETRY_AFTER: Millis = 1000;
+
+/// A script, ready to be called by its digest.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) name: &'static str,
+    pub(crate) text: String,
+    pub(crate) sha: String,
+}
+
+/// Every script of a deployment; keys and settings are written into their texts.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    pub(crate) enqueue: Script,
+    pub(crate) fetch: Script,
+    pub(crate) renew: Script,
+    pub(crate) finish: Script,
+    pub(crate) claim: Script,
+    pub(crate) requeue: Script,
+    pub(crate) stale: Script,
+    pub(crate) reap: Script,
+    pub(crate) cancel: Script,
+    pub(crate) register: Script,
+    pub(crate) step_down: Script,
+    pub(crate) watch: Script,
+    pub(crate) admin: Script,
+    pub(crate) maintain: Script,
+}
+
+const BASE: &str = include_str!("lua/base.lua");
+const EVENTS: &str = include_str!("lua/events.lua");
+const RECORD: &str = include_str!("lua/record.lua");
+
+/// Whether a script may write while the server is over its memory limit.
+#[derive(Clone, Copy, PartialEq)]
+enum UnderPressure {
+    /// It takes memory: refused with OOM.
+    Refused,
+    /// It frees memory or finishes work.
+    Allowed,
+}
+
+impl Scripts {
+    pub(crate) fn new(keys: &Keys, settings: &Settings) -> Self {
+        use UnderPressure::{Allowed, Refused};
+        let generated = format!("{}{}{}", keys.to_lua(), settings_lua(settings), statuses_lua());
+        let script = |name: &'static str, pressure, parts: &[&str]| {
+            // The scripts are read one by one by the server: a shebang chooses the rules of Redis 7.
+            let mut text = "#!lua".to_owned();
+            if pressure == Allowed {
+                text.push_str(" flags=allow-oom");
+            }
+            text.push('\n');
+            text.push_str(&generated);
+            for part in parts {
+                text.push_str(part);
+            }
+            let sha = sha1_smol::Sha1::from(&text).digest().to_string();
+            Script { name, text, sha }
+        };
+        let full = |name, pressure, body| script(name, pressure, &[BASE, EVENTS, RECORD, body]);
+        Self {
+            enqueue: full("enqueue", Refused, include_str!("lua/enqueue.lua")),
+            fetch: full("fetch", Allowed, include_str!("lua/fetch.lua")),
+            renew: script("renew", Allowed, &[BASE, include_str!("lua/renew.lua")]),
+            finish: full("finish", Allowed, include_str!("lua/finish.lua")),
+            claim: script("claim", Allowed, &[BASE, include_str!("lua/claim.lua")]),
+            requeue: full("requeue", Allowed, include_str!("lua/requeue.lua")),
+            stale: script("stale", Allowed, &[BASE, include_str!("lua/stale.lua")]),
+            reap: full("reap", Allowed, include_str!("lua/reap.lua")),
+            cancel: full("cancel", Allowed, include_str!("lua/cancel.lua")),
+            register: script(
+                "register",
+                Allowed,
+                &[BASE, EVENTS, include_str!("lua/register.lua")],
+            ),
+            step_down: script("step_down", Allowed, &[BASE, include_str!("lua/step_down.lua")]),
+            watch: full("watch", Allowed, include_str!("lua/watch.lua")),
+            admin: full("admin", Allowed, include_str!("lua/admin.lua")),
+            maintain: full("maintain", Allowed, include_str!("lua/maintain.lua")),
+        }
+    }
+}
+
+/// `text` as a Lua string literal.
+pub(super) fn lua_string(text: &str) -> String {
+    let mut lua = "'".to_owned();
+    for c in text.chars() {
+        match c {
+            '\'' | '\\' => lua.extend(['\\', c]),
+            '\n' => lua.push_str("\\n"),
+            '\r' => lua.push_str("\\r"),
+            '\0' => lua.push_str("\\000"),
+            c => lua.push(c),
+        }
+    }
+    lua.push('\'');
+    lua
+}
+
+fn settings_lua(settings: &Settings) -> String {
+    format!(
+        "local S = {{version={RECORD_VERSION},max_queue_depth={},max_scheduled={},idempotency_ttl={},\
+         dlq_enabled={},dlq_maxlen={},result_retention={},task_retention={},events={}}}\n",
+        settings.max_queue_depth,
+        settings.max_scheduled,
+        settings.idempotency_ttl.max(1),
+        settings.dlq_enabled,
+        settings.dlq_maxlen,
+        settings.result_retention,
+        settings.task_retention,
+        settings.events,
+    )
+}
+
+/// The codes, the names and the one table of moves, printed from `status.rs`.
+fn statuses_lua() -> String {
+    let mut lua = String::new();
+    for status in Status::ALL {
+        let _ = writeln!(lua, "local {} = {}", status.as_str().to_uppercase(), status.code());
+    }
+    let table = |statuses: &[Status], value: &dyn Fn(Status) -> String| {
+        let cells: Vec<_> = statuses
+            .iter()
+            .map(|status| format!("[{}]={}", status.code(), value(*status)))
+            .collect();
+        format!("{{{}}}", cells.join(","))
+    };
+    let names = table(&Status::ALL, &|status| lua_string(status.as_str()));
+    let moves: Vec<_> = MOVES
+        .iter()
+        .map(|(from, tos)| format!("[{}]={}", from.code(), table(tos, &|_| "true".to_owned())))
+        .collect();
+    let resurrectable = table(RESURRECTABLE, &|_| "true".to_owned());
+    let _ = writeln!(lua, "local STATUS = {names}");
+    let _ = writeln!(lua, "local MOVES = {{{}}}", moves.join(","));
+    let _ = writeln!(lua, "local RESURRECTABLE = {resurrectable}");
+    lua
+}
+
+/// Arguments of a script, in the order in which its header lists them.
+#[derive(Debug, Default)]
+pub(crate) struct Args(pub(crate) Vec<Vec<u8>>);
+
+impl Args {
+    fn text(&mut self, value: impl AsRef<[u8]>) -> &mut Self {
+        self.0.push(value.as_ref().to_vec());
+        self
+    }
+
+    fn show(&mut self, value: impl std::fmt::Display) -> &mut Self {
+        self.0.push(value.to_string().into_bytes());
+        self
+    }
+
+    fn optional(&mut self, value: Option<impl std::fmt::Display>) -> &mut Self {
+        self.0.push(value.map(|value| value.to_string()).unwrap_or_default().into_bytes());
+        self
+    }
+
+    /// Any list of texts.
+    pub(crate) fn of(values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
+        Self(values.into_iter().map(|value| value.as_ref().to_vec()).collect())
+    }
+}
+
+pub(crate) fn enqueue_args(units: &[Vec<NewTask>]) -> Args {
+    let mut args = Args::default();
+    args.show(units.len());
+    for unit in units {
+        args.show(unit.len());
+        for task in unit {
+            let (kind, due) = match task.due {
+                Due::Now => ("n", 0),
+                Due::After(span) => ("a", span),
+                Due::At(moment) => ("t", moment),
+            };
+            args.show(task.id).text(&task.name).text(&task.queue).show(task.priority);
+            args.show(task.max_attempts).show(task.timeout).text(&task.payload);
+            args.text(kind).show(due).optional(task.ttl);
+            args.optional(task.idempotency.as_ref().map(|i| &i.key));
+            args.optional(task.idempotency.as_ref().map(|i| &i.fingerprint));
+            let extra: Vec<(&str, String)> = [
+                ("r", task.retention.map(|v| v.to_string())),
+                ("R", task.result_retention.map(|v| v.to_string())),
+                ("b", task.result_max_bytes.map(|v| v.to_string())),
+                ("M", task.metadata.clone()),
+            ]
+            .into_iter()
+            .filter_map(|(field, value)| Some((field, value?)))
+            .collect();
+            args.show(extra.len());
+            for (field, value) in extra {
+                args.text(field).text(value);
+            }
+        }
+    }
+    args
+}
+
+pub(crate) fn enqueue_reply(
+    value: Value,
+    units: &[Vec<NewTask>],
+    settings: &Settings,
+) -> StoreResult<Vec<Result<Vec<Accepted>, Refusal>>> {
+    let answers = Reply(value).list()?;
+    if answers.len() != units.len() {
+        return Err(malformed("enqueue", "as many answers as units"));
+    }
+    answers.into_iter().map(|answer| unit_reply(answer.list()?, settings)).collect()
+}
+
+fn unit_reply(
+    answer: Vec<Reply>,
+    settings: &Settings,
+) -> StoreResult<Result<Vec<Accepted>, Refusal>> {
+    let texts: Vec<String> =
+        answer.into_iter().map(Reply::text).collect::<StoreResult<Vec<String>>>()?;
+    let id = |text: &str| text.parse::<TaskId>().map_err(|_| malformed("enqueue", "a task id"));
+    let number = |text: Option<&String>| text.and_then(|t| t.parse().ok()).unwrap_or(0);
+    let refusal = match texts.first().map(String::as_str) {
+        Some("!queue_full") => Refusal::QueueFull {
+            queue: texts.get(1).cloned().unwrap_or_default(),
+            depth: number(texts.get(2)),
+            limit: settings.max_queue_depth,
+            retry_after: RETRY_AFTER,
+        },
+        Some("!schedule_full") => {
+            Refusal::ScheduleFull { scheduled: number(texts.get(1)), limit: settings.max_scheduled }
+        }
+        Some("!in_progress") => {
+            Refusal::IdempotencyInProgress { task_id: id(texts.get(1).map_or("", |t| t))? }
+        }
+        Some("!mismatch") => {
+            Refusal::IdempotencyMismatch { task_id: id(texts.get(1).map_or("", |t| t))? }
+        }
+        Some("!damaged") => {
+            let text = texts.get(1).cloned().unwrap_or_default();
+            return Err(crate::store::StoreError::Failed(text));
+        }
+        _ => {
+            return texts
+                .iter()
+                .map(|text| match text.strip_prefix("duplicate:") {
+                    Some(other) => Ok(Accepted::Duplicate(id(other)?)),
+                    None => Ok(Accepted::New),
+                })
+                .collect::<StoreResult<Vec<_>>>()
+                .map(Ok);
+        }
+    };
+    Ok(Err(refusal))
+}
+
+pub(crate) fn fetch_args(request: &FetchRequest) -> Args {
+    let mut args = Args::default();
+    args.text(&request.holder.worker_id).text(&request.holder.incarnation).show(request.nonce);
+    args.show(request.visibility).show(request.max);
+    for queue in &request.queues {
+        args.text(queue);
+    }
+    args
+}
+
+pub(crate) fn fetch_reply(value: Value) -> StoreResult<Fetched> {
+    let [now, tasks, notes] = Reply(value).tuple("fetch")?;
+    let now = now.number()?;
+    let leased =
+        tasks.list()?.into_iter().map(|task| leased(task, now)).collect::<StoreResult<_>>()?;
+    Ok(Fetched { leased, notes: self::notes(notes)? })
+}
+
+fn leased(task: Reply, now: Millis) -> StoreResult<Leased> {
+    let [
+        id,
+        queue,
+        priority,
+        attempt,
+        number,
+        entry,
+        name,
+        payload,
+        max,
+        timeout,
+        key,
+        metadata,
+        limit,
+        unknown,
+    ] = task.tuple("fetch")?;
+    let lease = Lease {
+        id: id.id()?,
+        queue: queue.text()?,
+        priority: priority.number()? as u8,
+        attempt: attempt.number()? as u32,
+        number: number.number()?,
+        entry: entry.text()?,
+    };
+    Ok(Leased {
+        lease,
+        name: name.text()?,
+        payload: payload.bytes()?.into(),
+        max_attempts: max.number()? as u32,
+        timeout: timeout.number()?,
+        idempotency_key: key.some_text()?,
+        metadata: metadata.some_text()?,
+        result_max_bytes: limit.some_text()?.and_then(|text| text.parse().ok()),
+        unknown_since: unknown.some_text()?.and_then(|text| text.parse().ok()),
+        now,
+    })
+}
+
+fn notes(reply: Reply) -> StoreResult<Vec<Note>> {
+    let texts = reply.list()?.into_iter().map(Reply::text).collect::<StoreResult<Vec<_>>>()?;
+    Ok(texts
+        .chunks_exact(2)
+        .map(|pair| Note {
+            task_id: (!pair[0].is_empty()).then(|| pair[0].clone()),
+            text: pair[1].clone(),
+        })
+        .collect())
+}
+
+pub(crate) fn notes_reply(value: Value) -> StoreResult<Vec<Note>> {
+    notes(Reply(value))
+}
+
+pub(crate) fn scan_reply(value: Value) -> StoreResult<(String, Vec<Note>)> {
+    let [cursor, notes] = Reply(value).tuple("maintain")?;
+    Ok((cursor.text()?, self::notes(notes)?))
+}
+
+pub(crate) fn renew_args(visibility: Millis, leases: &[Lease]) -> Args {
+    let mut args = Args::default();
+    args.show(visibility);
+    for lease in leases {
+        args.show(lease.id).show(lease.number);
+    }
+    args
+}
+
+pub(crate) fn renew_reply(value: Value) -> StoreResult<Vec<Renewed>> {
+    let answers = Reply(value).list()?;
+    answers
+        .into_iter()
+        .map(|answer| match answer.number()? {
+            0 => Ok(Renewed::Lost),
+            1 => Ok(Renewed::Held),
+            2 => Ok(Renewed::CancelRequested),
+            _ => Err(malformed("renew", "0, 1 or 2")),
+        })
+        .collect()
+}
+
+pub(crate) fn finish_args(batch: &[Finish]) -> Args {
+    let mut args = Args::default();
+    for Finish { lease, holder, outcome } in batch {
+        args.show(lease.id).show(lease.number).text(&lease.queue).show(lease.priority);
+        args.show(lease.attempt).text(&lease.entry);
+        args.text(format!("{}/{}", holder.worker_id, holder.incarnation));
+        match outcome {
+            Outcome::Succeeded { result: KeptResult::Json(json) } if json[..] == b"null"[..] => {
+                args.text("succeeded").text("n").text("")
+            }
+            Outcome::Succeeded { result: KeptResult::Json(json) } => {
+                args.text("succeeded").text("j").text(json)
+            }
+            Outcome::Succeeded { result: KeptResult::TooLarge { bytes } } => {
+                args.text("succeeded").text("l").show(bytes)
+            }
+            Outcome::Retry { delay, error } => args.text("retry").show(delay).text(json(error)),
+            Outcome::Dead { error } => args.text("dead").text("").text(json(error)),
+            Outcome::Cancelled => args.text("cancelled").text("").text(""),
+            Outcome::Released => args.text("released").text("").text(""),
+            Outcome::Snoozed { delay, unknown_type } => {
+                args.text("snoozed").show(delay).text(if *unknown_type { "1" } else { "" })
+            }
+        };
+    }
+    args
+}
+
+/// Strings and a boolean: it cannot fail.
+fn json(error: &crate::store::ErrorInfo) -> String {
+    serde_json::to_string(error).unwrap_or_else(|_| "null".to_owned())
+}
+
+pub(crate) fn finish_reply(value: Value) -> StoreResult<(Vec<Finished>, Vec<Note>)> {
+    let [answers, notes] = Reply(value).tuple("finish")?;
+    let answers = answers
+        .list()?
+        .into_iter()
+        .map(|answer| match answer.signed()? {
+            -2 => Ok(Finished::Lost),
+            -1 => Ok(Finished::Already),
+            code => status(code).map(Finished::Applied),
+        })
+        .collect::<StoreResult<_>>()?;
+    Ok((answers, self::notes(notes)?))
+}
+
+pub(super) fn status(code: i64) -> StoreResult<Status> {
+    let status = u8::try_from(code).ok().and_then(Status::from_code);
+    status.ok_or_else(|| malformed("a script", "a status code"))
+}
+
+pub(crate) fn claim_reply(value: Value) -> StoreResult<Claim> {
+    let mut parts = Reply(value).list()?.into_iter();
+    let mut next = || parts.next().ok_or_else(|| malformed("claim", "four parts"));
+    if next()?.number()? == 0 {
+        return Ok(Claim::Follower { retry_after: next()?.number()? });
+    }
+    let claimed = next()?.ids()?;
+    let full = next()?.number()? == 1;
+    let next_due = u64::try_from(next()?.signed()?).ok();
+    Ok(Claim::Leader { claimed, full, next_due })
+}
+
+pub(crate) fn requeue_reply(value: Value) -> StoreResult<Requeued> {
+    let [queued, notes] = Reply(value).tuple("requeue")?;
+    Ok(Requeued { queued: queued.number()? as usize, notes: self::notes(notes)? })
+}
+
+pub(crate) fn reap_reply(value: Value) -> StoreResult<Reaped> {
+    let [redelivered, dead, full, wait, notes] = Reply(value).tuple("reap")?;
+    Ok(Reaped {
+        redelivered: redelivered.ids()?,
+        dead: dead.ids()?,
+        full: full.number()? == 1,
+        next_deadline: u64::try_from(wait.signed()?).ok(),
+        notes: self::notes(notes)?,
+    })
+}
+
+pub(crate) fn cancel_reply(value: Value) -> StoreResult<Cancelled> {
+    let mut parts = Reply(value).list()?.into_iter();
+    let word = parts.next().ok_or_else(|| malformed("cancel", "a word"))?.text()?;
+    match word.as_str() {
+        "not_found" => Ok(Cancelled::NotFound),
+        "requested" => Ok(Cancelled::Requested),
+        "done" => Ok(Cancelled::Done),
+        _ => {
+            let code =
+                parts.next().ok_or_else(|| malformed("cancel", "a status code"))?.signed()?;
+            Ok(Cancelled::Ended(status(code)?))
+        }
+    }
+}
+
+pub(crate) fn resurrect_reply(value: Value) -> StoreResult<Vec<Result<(), Resurrection>>> {
+    let answers = Reply(value).list()?;
+    answers
+        .into_iter()
+        .map(|answer| {
+            let text = answer.text()?;
+            Ok(match text.split_once(':') {
+                None if text == "ok" => Ok(()),
+                Some(("status", code)) => match code.parse() {
+                    Ok(code) => Err(Resurrection::Not(status(code)?)),
+                    Err(_) => Err(Resurrection::NotFound),
+                },
+                Some(("key", id)) => Err(Resurrection::KeyTaken(
+                    id.parse().map_err(|_| malformed("requeue", "a task id"))?,
+                )),
+                _ => Err(Resurrection::NotFound),
+            })
+        })
+        .collect()
+}
