@@ -8,6 +8,8 @@ mod pubsub;
 mod records;
 mod reply;
 mod scripts;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -32,7 +32,7 @@ pub(crate) struct Bench {
 }
 
 #[cfg(feature = "redis")]
-mod redis_server {
+pub(super) mod redis_server {
     use std::process::{Child, Command, Stdio};
 
     /// A redis-server of the test's own, on a socket in a directory of its own.
@@ -89,7 +89,7 @@ pub(crate) fn redis_bench(settings: &Settings) -> Bench {
 }
 
 /// How a store is made for a test.
-type Make = fn(&Settings) -> Bench;
+pub(super) type Make = fn(&Settings) -> Bench;
 
 /// Runs each named test on each store.
 macro_rules! on_every_store {
@@ -136,11 +136,11 @@ on_every_store! {
     spec_6_1_a_time_in_the_past_means_now
 }
 
-fn holder(name: &str) -> Holder {
+pub(super) fn holder(name: &str) -> Holder {
     Holder { worker_id: format!("worker-{name}"), incarnation: format!("inc{name}") }
 }
 
-fn new_task() -> NewTask {
+pub(super) fn new_task() -> NewTask {
     NewTask {
         id: TaskId::new(0),
         name: "greet".to_owned(),
@@ -159,14 +159,19 @@ fn new_task() -> NewTask {
     }
 }
 
-async fn add(store: &dyn Store, task: NewTask) -> TaskId {
+pub(super) async fn add(store: &dyn Store, task: NewTask) -> TaskId {
     let id = task.id;
     let answers = store.enqueue(&[vec![task]]).await.unwrap();
     assert_eq!(answers, [Ok(vec![Accepted::New])]);
     id
 }
 
-async fn fetch_n(store: &dyn Store, who: &Holder, max: usize, visibility: Millis) -> Vec<Leased> {
+pub(super) async fn fetch_n(
+    store: &dyn Store,
+    who: &Holder,
+    max: usize,
+    visibility: Millis,
+) -> Vec<Leased> {
     let request = FetchRequest {
         holder: who.clone(),
         queues: vec!["default".to_owned()],
@@ -177,33 +182,38 @@ async fn fetch_n(store: &dyn Store, who: &Holder, max: usize, visibility: Millis
     store.fetch(&request).await.unwrap().leased
 }
 
-async fn fetch(store: &dyn Store, who: &Holder) -> Vec<Leased> {
+pub(super) async fn fetch(store: &dyn Store, who: &Holder) -> Vec<Leased> {
     fetch_n(store, who, 100, 30_000).await
 }
 
-async fn finish(store: &dyn Store, who: &Holder, leased: &Leased, outcome: Outcome) -> Finished {
+pub(super) async fn finish(
+    store: &dyn Store,
+    who: &Holder,
+    leased: &Leased,
+    outcome: Outcome,
+) -> Finished {
     let item = Finish { lease: leased.lease.clone(), holder: who.clone(), outcome };
     store.finish(&[item]).await.unwrap()[0]
 }
 
-fn ok(json: &'static str) -> Outcome {
+pub(super) fn ok(json: &'static str) -> Outcome {
     Outcome::Succeeded { result: KeptResult::Json(Bytes::from_static(json.as_bytes())) }
 }
 
-fn error(message: &str) -> ErrorInfo {
+pub(super) fn error(message: &str) -> ErrorInfo {
     ErrorInfo { class: "Boom".to_owned(), message: message.to_owned(), retryable: true }
 }
 
-async fn info(store: &dyn Store, id: TaskId) -> TaskInfo {
+pub(super) async fn info(store: &dyn Store, id: TaskId) -> TaskInfo {
     store.task(id).await.unwrap().expect("the task has a record")
 }
 
-async fn status(store: &dyn Store, id: TaskId) -> Status {
+pub(super) async fn status(store: &dyn Store, id: TaskId) -> Status {
     info(store, id).await.status
 }
 
 /// Waits, by asking the store, until it has claimed what is due; requeues it. How many.
-async fn run_scheduler_until(store: &dyn Store, wanted: usize) {
+pub(super) async fn run_scheduler_until(store: &dyn Store, wanted: usize) {
     let started = std::time::Instant::now();
     let mut done = 0;
     while done < wanted {
@@ -221,7 +231,7 @@ async fn run_scheduler_until(store: &dyn Store, wanted: usize) {
 }
 
 /// Waits until a lease of 1 ms has lapsed and reaps.
-async fn reap(store: &dyn Store) -> Reaped {
+pub(super) async fn reap(store: &dyn Store) -> Reaped {
     let started = std::time::Instant::now();
     loop {
         let reaped = store.reap(100).await.unwrap();
