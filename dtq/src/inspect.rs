@@ -1,8 +1,11 @@
 //! Reading and administering what is in the store: `client.inspect()` (SPEC 9).
 
+mod admin;
+
+pub use self::admin::{BulkReport, Inspect};
 use crate::id::TaskId;
 use crate::status::Status;
-use crate::store::ErrorInfo;
+pub use crate::store::{DeadLetterFilter, ErrorInfo, Page, Resurrection};
 
 /// A task's record as the store holds it.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -193,4 +196,50 @@ pub struct TaskFilter {
     pub queue: Option<String>,
     /// Only those of this task type.
     pub name: Option<String>,
+}
+
+impl TaskFilter {
+    /// Only tasks with this status.
+    #[must_use]
+    pub fn status(mut self, status: Status) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// Only tasks of this queue.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// Only tasks of this type, by its wire name.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+}
+
+impl DeadLetterFilter {
+    /// Only dead letters of this queue.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// Only dead letters of this task type, by its wire name.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Only dead letters of this error class.
+    #[must_use]
+    pub fn class(mut self, class: impl Into<String>) -> Self {
+        self.class = Some(class.into());
+        self
+    }
 }

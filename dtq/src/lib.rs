@@ -1,13 +1,27 @@
 //! dtq
+mod client;
 mod config;
 mod context;
+mod enqueue;
+mod error;
+mod events;
+mod handle;
 mod id;
 pub mod inspect;
+mod io;
 mod retry;
 mod status;
 mod store;
 mod task;
 mod task_error;
+pub use client::{Client, ClientBuilder, set_default_client};
+pub use config::{Config, ConfigBuilder, ConfigError, ConfigProblem, UnknownTask};
+pub use enqueue::{Enqueue, EnqueueAllError, EnqueueError, Json, RawTask, Sending};
+pub use error::{Error, Result, StartError};
+pub use events::{Event, EventKind, Events};
+pub use handle::{CancelError, Cancelled, Handle, TaskFailure};
 pub use id::{InvalidTaskId, TaskId};
+pub use retry::{InvalidPolicy, RetryPolicy};
 pub use status::{IllegalMove, Status, UnknownStatus};
-pub use task::Task;
+pub use store::StoreError;
+pub use task::{EncodeError, Task};

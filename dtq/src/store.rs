@@ -375,7 +375,8 @@ pub struct Page<T> {
 
 /// What a store failed with.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum StoreError {
+#[non_exhaustive]
+pub enum StoreError {
     /// Away for now: refused, timed out, cut, loading, read-only replica, busy. Worth repeating.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),

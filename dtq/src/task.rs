@@ -24,7 +24,7 @@ pub trait Task: Sized + Send + 'static {
 }
 
 /// A payload that cannot be written as JSON (a map with keys that are not strings, a NaN).
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct EncodeError(pub String);
 
