@@ -1,5 +1,8 @@
 //! The producer's side of a deployment: a connection to its store, cheap to clone.
 
+#[cfg(all(test, feature = "redis"))]
+mod tests;
+
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -91,7 +94,7 @@ impl Client {
                 problems: vec![ConfigProblem {
                     variable: "DTQ_URL".to_owned(),
                     value: url.to_string(),
-                    allowed: why,
+                    allowed: format!("a URL that the store understands ({why})"),
                 }],
             }),
             error => Error::Store(error),
@@ -118,9 +121,9 @@ impl Client {
     /// An enqueue of `task` through this client: options may be added before it is awaited.
     ///
     /// ```no_run
-    /// # #[derive(serde::Serialize, serde::Deserialize)] struct SendWelcome { to: String }
     /// # async fn f<SendWelcome: dtq::Task>(client: dtq::Client, task: SendWelcome) -> dtq::Result<()> {
     /// let handle = client.enqueue(task).priority(9).await?;
+    /// println!("task {}", handle.id());
     /// # Ok(()) }
     /// ```
     pub fn enqueue<T: Task>(&self, task: T) -> Enqueue<T> {

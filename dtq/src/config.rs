@@ -20,7 +20,9 @@ use crate::store::{Millis, Settings};
 /// Delays, times to live and other long spans: ten years at most (SPEC 6.1).
 pub(crate) const TEN_YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Everything that can be configured; see the guide on [configuration](crate::guide::configuration).
+/// Everything that can be configured: by the environment ([`from_env`](Self::from_env)), by hand
+/// ([`builder`](Self::builder)), or both ([`ConfigBuilder::env`]). The builder's methods tell each
+/// setting's variable, meaning and default.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,5 +1,6 @@
 //! Lifecycle events (SPEC 10): what happens to tasks and workers, as it happens.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,6 +91,37 @@ pub enum EventKind {
     Other,
 }
 
+impl EventKind {
+    /// The name that events carry, such as `TASK_QUEUED`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::TaskScheduled => "TASK_SCHEDULED",
+            Self::TaskQueued => "TASK_QUEUED",
+            Self::TaskStarted => "TASK_STARTED",
+            Self::TaskSucceeded => "TASK_SUCCEEDED",
+            Self::TaskFailed => "TASK_FAILED",
+            Self::TaskRetryScheduled => "TASK_RETRY_SCHEDULED",
+            Self::TaskRetried => "TASK_RETRIED",
+            Self::TaskDeadLettered => "TASK_DEAD_LETTERED",
+            Self::TaskCancelled => "TASK_CANCELLED",
+            Self::TaskExpired => "TASK_EXPIRED",
+            Self::TaskReleased => "TASK_RELEASED",
+            Self::TaskSnoozed => "TASK_SNOOZED",
+            Self::TaskRedelivered => "TASK_REDELIVERED",
+            Self::TaskDuplicateAbsorbed => "TASK_DUPLICATE_ABSORBED",
+            Self::WorkerStarted => "WORKER_STARTED",
+            Self::WorkerStopped => "WORKER_STOPPED",
+            Self::Other => "OTHER",
+        }
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// A damaged task's events may carry a broken id.
 fn id_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TaskId>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
@@ -105,7 +137,7 @@ fn id_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TaskI
 /// # async fn f(client: dtq::Client) {
 /// let mut events = client.events();
 /// while let Some(event) = events.next().await {
-///     println!("{:?} {:?} attempt {}", event.kind, event.task_id, event.attempt);
+///     println!("{} {} attempt {}", event.kind, event.task_type, event.attempt);
 /// }
 /// # }
 /// ```
@@ -160,6 +192,37 @@ async fn pass(store: Arc<dyn Store>, sender: mpsc::Sender<Event>, missed: Arc<At
             }
             // H29: it is not ours, or published by hand.
             Err(error) => tracing::debug!(%error, "a malformed event was skipped"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spec_10_an_event_is_read_and_written_as_the_contract_says() {
+        let text = r#"{"event_id":"1-2","ts":5,"type":"TASK_RETRY_SCHEDULED","task_id":"0198f3d2-6a3e-7cc1-9f0a-52c5a1b2c300","queue":"q","task_type":"t","attempt":2,"worker_id":"w","metadata":{"delay_ms":9007199254740993}}"#;
+        let event: Event = serde_json::from_str(text).unwrap();
+        assert_eq!((event.kind, event.attempt), (EventKind::TaskRetryScheduled, 2));
+        let written = serde_json::to_string(&event).unwrap();
+        assert!(
+            written.contains(r#""type":"TASK_RETRY_SCHEDULED""#)
+                && written.contains("9007199254740993")
+        );
+
+        let worker =
+            r#"{"event_id":"1","ts":5,"type":"WORKER_STARTED","task_id":"","worker_id":"w"}"#;
+        let event: Event = serde_json::from_str(worker).unwrap();
+        assert_eq!((event.kind, event.task_id), (EventKind::WorkerStarted, None));
+    }
+
+    #[test]
+    fn spec_10_names_are_those_that_serde_uses() {
+        for kind in
+            [EventKind::TaskQueued, EventKind::TaskDuplicateAbsorbed, EventKind::WorkerStopped]
+        {
+            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
         }
     }
 }

@@ -5,6 +5,7 @@ mod context;
 mod enqueue;
 mod error;
 mod events;
+mod finite;
 mod handle;
 mod id;
 pub mod inspect;

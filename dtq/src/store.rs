@@ -8,7 +8,7 @@
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -393,7 +393,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Whether the same call may succeed later.
-    pub(crate) fn is_transient(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Refused(_))
     }
 }

@@ -95,7 +95,7 @@ setters! {
 }
 
 impl ConfigBuilder {
-    fn set(mut self, variable: &str, text: String) -> Self {
+    pub(super) fn set(mut self, variable: &str, text: String) -> Self {
         self.variables.push((variable.to_owned(), text));
         self
     }

@@ -125,11 +125,12 @@ pub(crate) fn queues(text: &str) -> Option<Vec<QueueChoice>> {
     let choices: Option<Vec<_>> = text
         .split(',')
         .map(|part| {
-            let (name, weight) = match part.trim().split_once('=') {
-                Some((name, weight)) => {
-                    (name.trim(), Some(whole(weight.trim(), 1, 1_000_000)? as u32))
-                }
-                None => (part.trim(), None),
+            let (name, weight) = match part.trim_matches(' ').split_once('=') {
+                Some((name, weight)) => (
+                    name.trim_matches(' '),
+                    Some(whole(weight.trim_matches(' '), 1, 1_000_000)? as u32),
+                ),
+                None => (part.trim_matches(' '), None),
             };
             (is_queue_name(name) || name == "*")
                 .then(|| QueueChoice { name: name.to_owned(), weight })

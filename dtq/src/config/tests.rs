@@ -142,3 +142,32 @@ fn spec_6_1_queue_names_are_matched_whole() {
         assert!(!is_queue_name(name), "{name:?}");
     }
 }
+
+#[test]
+fn spec_11_without_a_url_a_debug_build_has_a_file_and_others_say_what_to_set() {
+    let config = Config::default();
+    if cfg!(all(debug_assertions, feature = "sqlite")) {
+        assert_eq!(config.store_url().unwrap().0, "sqlite:dtq.db");
+    } else {
+        let error = config.store_url().unwrap_err().to_string();
+        assert!(error.contains("DTQ_URL: it is not set") && error.contains("redis://"), "{error}");
+    }
+}
+
+#[test]
+fn spec_11_a_url_that_is_set_wins_over_the_alias_and_the_environment() {
+    let builder = Config::builder().set("DTQ_REDIS_URL", "redis://a".to_owned());
+    let config = builder.url("redis://b").concurrency(3).concurrency(4).build().unwrap();
+    assert_eq!((config.url.unwrap().0, config.concurrency), ("redis://b".to_owned(), 4));
+    let shown = format!("{:?}", Config::builder().url("redis://u:s3cret@h"));
+    assert!(!shown.contains("s3cret"), "{shown}");
+}
+
+#[test]
+fn spec_7_1_the_builder_takes_queues_as_a_list() {
+    let config = Config::builder().queues(["critical=3", "default=1"]).build().unwrap();
+    let names: Vec<_> = config.queues.unwrap().into_iter().map(|q| (q.name, q.weight)).collect();
+    assert_eq!(names, [("critical".to_owned(), Some(3)), ("default".to_owned(), Some(1))]);
+    let none: [&str; 0] = [];
+    assert!(Config::builder().queues(none).build().is_err());
+}

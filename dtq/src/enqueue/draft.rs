@@ -77,7 +77,8 @@ impl Draft {
     }
 
     pub(super) fn add_metadata(&mut self, key: String, value: &impl Serialize) {
-        let value = serde_json::to_string(value).map_err(|error| error.to_string());
+        let json = crate::finite::to_vec(value);
+        let value = json.and_then(|json| String::from_utf8(json).map_err(|e| e.to_string()));
         self.metadata.retain(|(other, _)| *other != key);
         self.metadata.push((key, value));
     }

@@ -286,6 +286,15 @@ impl Inspect {
             .await?)
     }
 
+    /// Whether the store answers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`] if it does not.
+    pub async fn ping(&self) -> Result<()> {
+        Ok(self.client.call("ping", |store| async move { store.ping().await }).await?)
+    }
+
     /// A chunk of dead letters: ids, how many have none that can be read, where to go on.
     async fn letters(
         &self,

@@ -32,7 +32,7 @@ pub(crate) struct Bench {
 }
 
 #[cfg(feature = "redis")]
-pub(super) mod redis_server {
+pub(crate) mod redis_server {
     use std::process::{Child, Command, Stdio};
 
     /// A redis-server of the test's own, on a socket in a directory of its own.
