@@ -357,3 +357,88 @@ fn c28_neither_errors_nor_debug_output_show_the_password() {
         );
     }
 }
+
+impl Rig {
+    async fn redis<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let client = redis::Client::open(self.server.url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut connection).await.unwrap()
+    }
+
+    /// How often scripts were called.
+    async fn script_calls(&self) -> u64 {
+        let stats: String = self.redis(&["INFO", "commandstats"]).await;
+        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+    }
+}
+
+#[tokio::test]
+async fn spec_6_single_enqueues_at_once_share_round_trips_and_one_alone_takes_one() {
+    let rig = rig();
+    rig.client.enqueue(Greet("first")).await.unwrap();
+    let before = rig.script_calls().await;
+    rig.client.enqueue(Greet("alone")).await.unwrap();
+    assert_eq!(rig.script_calls().await - before, 1);
+
+    let before = rig.script_calls().await;
+    let producers: Vec<_> = (0..64)
+        .map(|_| {
+            let client = rig.client.clone();
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    client.enqueue(Greet("ada")).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for producer in producers {
+        producer.await.unwrap();
+    }
+    let calls = rig.script_calls().await - before;
+    assert!(calls <= 3200 / 8, "{calls} round trips for 3200 tasks");
+    let before = rig.script_calls().await;
+    rig.client.enqueue_all((0..3000).map(|_| Greet("ada"))).await.unwrap();
+    assert_eq!(rig.script_calls().await - before, 3);
+}
+
+#[tokio::test]
+async fn c24_killed_connections_are_renewed_under_enqueues_and_waiters() {
+    let rig = rig();
+    let handle = rig.client.enqueue(Greet("ada")).await.unwrap();
+    let waiting = tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.result().await }
+    });
+    while rig.client.waits().waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..5 {
+        for kind in ["normal", "pubsub"] {
+            let _: u64 = rig.redis(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).await;
+        }
+        rig.client.enqueue(Greet("bob")).await.unwrap();
+    }
+    let first = rig.fetch().await.into_iter().find(|leased| leased.lease.id == handle.id());
+    let _: u64 = rig.redis(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    rig.finish(first.unwrap(), ok("\"hello\"")).await;
+    assert_eq!(waiting.await.unwrap().unwrap(), "hello");
+    assert_eq!(rig.client.inspect().queues().await.unwrap()[0].depth, 5, "none doubled, none lost");
+}
+
+#[tokio::test]
+async fn spec_5_1_waiters_that_give_up_leave_nothing_behind() {
+    let rig = rig();
+    let handle = rig.client.enqueue(Greet("ada")).await.unwrap();
+    for _ in 0..20 {
+        let given_up = tokio::time::timeout(Duration::from_millis(5), handle.result()).await;
+        assert!(given_up.is_err());
+        let short = Duration::from_millis(5);
+        assert!(matches!(handle.result_within(short).await, Err(TaskFailure::TimedOut)));
+    }
+    while rig.client.waits().waiting() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

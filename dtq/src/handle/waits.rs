@@ -84,6 +84,12 @@ impl Waits {
         Waiter { waits: Arc::clone(self), id, notify }
     }
 
+    /// How many tasks are waited for.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.state().waiting.len()
+    }
+
     fn tell(&self, notice: &Notice) {
         let state = self.state();
         match notice {

@@ -1,6 +1,7 @@
 //! The calls of `client.inspect()`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{
     AuditEntry, DeadLetter, DeadLetterFilter, Page, QueueInfo, Resurrection, TaskFilter, TaskInfo,
@@ -314,11 +315,20 @@ impl Inspect {
             return Ok(Vec::new());
         }
         let (ids, actor) = (Arc::new(ids), self.actor.clone());
+        let tries = AtomicU32::new(0);
         let call = self.client.call("requeue", move |store| {
             let (ids, actor) = (Arc::clone(&ids), actor.clone());
-            async move { store.resurrect(&ids, &actor).await }
+            let again = tries.fetch_add(1, Ordering::Relaxed) > 0;
+            async move { Ok((store.resurrect(&ids, &actor).await?, again)) }
         });
-        Ok(call.await?)
+        let (mut answers, again) = call.await?;
+        for answer in &mut answers {
+            // A call before did it, and its reply was lost.
+            if again && matches!(answer, Err(Resurrection::Not(status)) if status.is_live()) {
+                *answer = Ok(());
+            }
+        }
+        Ok(answers)
     }
 
     async fn remove(&self, ids: Vec<TaskId>, keep_records: bool) -> Result<Vec<bool>> {
