@@ -120,7 +120,8 @@ async fn run<I: Send + Sync, O: Send>(
             let deadline = patience.and_then(|patience| submitted.since.checked_add(patience));
             waiters.push(Waiter { reply: Some(submitted.reply), deadline });
         }
-        match unless_overdue(commit(&items), &mut waiters, "it does not answer").await {
+        let silent = StoreError::Unavailable("it does not answer".to_owned());
+        match unless_overdue(commit(&items), &mut waiters, &silent).await {
             None => {
                 // A call that hangs and that nobody waits for any more must not hold up the next.
                 items.clear();
@@ -138,8 +139,7 @@ async fn run<I: Send + Sync, O: Send>(
             }
             Some(Err(error)) if may_pass(&error, patience) => {
                 let pause = outage.failed(&error);
-                let why = error.to_string();
-                unless_overdue(tokio::time::sleep(pause), &mut waiters, &why).await;
+                unless_overdue(tokio::time::sleep(pause), &mut waiters, &error).await;
                 let mut waits = waiters.iter().map(|waiter| waiter.reply.is_some());
                 items.retain(|_| waits.next().unwrap_or(false));
                 waiters.retain(|waiter| waiter.reply.is_some());
@@ -158,7 +158,7 @@ async fn run<I: Send + Sync, O: Send>(
 async fn unless_overdue<T, O>(
     work: impl Future<Output = T>,
     waiters: &mut [Waiter<O>],
-    why: &str,
+    why: &StoreError,
 ) -> Option<T> {
     let mut work = std::pin::pin!(work);
     loop {
@@ -171,7 +171,7 @@ async fn unless_overdue<T, O>(
                 let now = Instant::now();
                 for waiter in waiters.iter_mut() {
                     if waiter.deadline.is_some_and(|deadline| deadline <= now) {
-                        waiter.tell(Err(StoreError::Unavailable(why.to_owned())));
+                        waiter.tell(Err(why.clone()));
                     }
                 }
             }

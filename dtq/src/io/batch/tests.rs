@@ -91,7 +91,9 @@ async fn spec_6_each_item_has_its_own_patience_also_with_a_store_that_hangs() {
         let first = batcher.submit(1);
         tokio::time::sleep(Duration::from_secs(5)).await;
         let second = batcher.submit(2);
-        assert!(matches!(first.await.unwrap(), Err(StoreError::Unavailable(_))));
+        let why = if hangs { "it does not answer" } else { "away" };
+        let told = first.await.unwrap().unwrap_err();
+        assert!(matches!(&told, StoreError::Unavailable(text) if text == why), "{told}");
         assert_eq!(started.elapsed().as_secs(), 10);
         assert!(matches!(second.await.unwrap(), Err(StoreError::Unavailable(_))));
         assert_eq!(started.elapsed().as_secs(), 15);
