@@ -442,3 +442,36 @@ async fn spec_5_1_waiters_that_give_up_leave_nothing_behind() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn c30c_a_runtime_whose_clock_stands_still_is_served_all_the_same() {
+    let rig = rig();
+    let handle = rig.client.enqueue(Greet("ada")).await.unwrap();
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    rig.client.enqueue(Greet("ada")).await.unwrap();
+    rig.fetch().await;
+    assert_eq!(handle.status().await.unwrap(), Status::Running);
+}
+
+#[test]
+fn every_future_may_travel_between_threads() {
+    fn travels<T: Send>(_: &T) {}
+    let rig = rig();
+    let (client, inspect) = (&rig.client, rig.client.inspect());
+    let handle = client.handle::<Greet>(TaskId::new(0));
+    travels(&client.enqueue(Greet("ada")).send());
+    travels(&client.enqueue_all(vec![Greet("ada")]));
+    travels(&client.enqueue_all((0..3).map(|_| Greet("ada"))));
+    travels(&(handle.result(), handle.status(), handle.cancel()));
+    let filter = DeadLetterFilter::default();
+    travels(&(
+        inspect.requeue_all(&filter),
+        inspect.purge_dead_letters(&filter),
+        inspect.purge("q"),
+    ));
+    travels(&(inspect.task(handle.id()), inspect.tasks(&TaskFilter::default(), None, 1)));
+    fn is_error<E: std::error::Error + Send + Sync + 'static>() {}
+    is_error::<Error>();
+    is_error::<EnqueueError>();
+    is_error::<TaskFailure>();
+}

@@ -31,7 +31,8 @@ pub(crate) struct Batching<I> {
 struct Submitted<I, O> {
     item: I,
     reply: oneshot::Sender<StoreResult<O>>,
-    since: Instant,
+    /// By the standard library's clock: tokio's is that of the caller's runtime, which may be paused.
+    since: std::time::Instant,
 }
 
 /// Hands items to the store in batches, one call at a time, in the order of their arrival. Nothing
@@ -70,7 +71,7 @@ impl<I: Send + Sync + 'static, O: Send + 'static> Batcher<I, O> {
     /// Hands an item in. The receiver gets its answer; it gets none only if dtq's thread ended.
     pub(crate) fn submit(&self, item: I) -> oneshot::Receiver<StoreResult<O>> {
         let (reply, answer) = oneshot::channel();
-        let _ = self.0.send(Submitted { item, reply, since: Instant::now() });
+        let _ = self.0.send(Submitted { item, reply, since: std::time::Instant::now() });
         answer
     }
 }
@@ -117,7 +118,8 @@ async fn run<I: Send + Sync, O: Send>(
             }
             (count, bytes) = (count + more_count, bytes + more_bytes);
             items.push(submitted.item);
-            let deadline = patience.and_then(|patience| submitted.since.checked_add(patience));
+            let left = patience.map(|p| p.saturating_sub(submitted.since.elapsed()));
+            let deadline = left.and_then(|left| Instant::now().checked_add(left));
             waiters.push(Waiter { reply: Some(submitted.reply), deadline });
         }
         let silent = StoreError::Unavailable("it does not answer".to_owned());
