@@ -1,0 +1,42 @@
+//! `SendWelcome::enqueue(to, lang)`.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned as _;
+
+use super::Expansion;
+use crate::item::is_string;
+
+impl Expansion<'_> {
+    pub(super) fn enqueue(&self) -> TokenStream {
+        let (vis, name, carried) = (&self.item.function.vis, self.payload, self.carried());
+        let krate = &self.args.krate;
+        let mut declared = Vec::new();
+        let mut fields = Vec::new();
+        for param in self.item.payload() {
+            let (ident, ty) = (&param.ident, &param.ty);
+            if is_string(ty) {
+                let span = ty.span().resolved_at(Span::mixed_site());
+                let into = quote_spanned!(span=> ::core::convert::Into);
+                declared.push(quote!(#ident: impl #into<#ty>));
+                fields.push(quote!(#ident: #into::into(#ident)));
+            } else {
+                declared.push(quote!(#ident: #ty));
+                fields.push(quote!(#ident));
+            }
+        }
+        let docs = self.enqueue_docs();
+        let many = (declared.len() > 7).then(|| quote!(#[allow(clippy::too_many_arguments)]));
+        quote! {
+            #(#carried)*
+            impl #name {
+                #docs
+                #many
+                #[allow(dead_code)]
+                #vis fn enqueue(#(#declared),*) -> #krate::Enqueue<Self> {
+                    #krate::__private::enqueue(Self { #(#fields),* })
+                }
+            }
+        }
+    }
+}
