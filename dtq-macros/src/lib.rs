@@ -9,6 +9,7 @@ mod fallback;
 mod item;
 mod krate;
 mod names;
+mod retryable;
 mod span;
 
 use proc_macro::TokenStream;
@@ -47,4 +48,24 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn task(attribute: TokenStream, item: TokenStream) -> TokenStream {
     expand::task(attribute.into(), item.into()).into()
+}
+
+/// Says which variants of an error enum are worth retrying.
+///
+/// ```ignore
+/// #[derive(Debug, thiserror::Error, dtq::Retryable)]
+/// enum ChargeError {
+///     #[error("busy")] #[retryable(after = "30s")] Busy,
+///     #[error("lost")] #[retryable] Lost(#[source] io::Error),
+///     #[error("wraps")] #[retryable(inherit)] Wraps(#[source] OtherError),
+///     #[error("no such account")] NoAccount, // permanent
+/// }
+/// ```
+///
+/// `#[retryable]` retries with the task's backoff, `after = "30s"` after exactly that, `inherit` asks the
+/// error's source, and what is not marked is permanent. `#[retryable(crate = ::path)]` on the enum says
+/// where dtq lives.
+#[proc_macro_derive(Retryable, attributes(retryable))]
+pub fn derive_retryable(item: TokenStream) -> TokenStream {
+    retryable::derive(item.into()).into()
 }

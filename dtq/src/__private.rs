@@ -15,6 +15,7 @@ pub use std::vec::Vec;
 pub use linkme;
 pub use serde;
 
+pub use crate::classify::{DERIVED, Derived, DerivedProbe};
 pub use crate::registry::{TASKS, register};
 pub use crate::task::{BoxRun, Execution, Run};
 pub use crate::wire::{Fields, Source, fill, read, take};
@@ -92,3 +93,23 @@ pub const fn define(
         run,
     }
 }
+
+/// The error as a `T`, also in a box or an `Arc`, for derived verdicts.
+pub fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
+    error
+        .downcast_ref::<T>()
+        .or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
+        .or_else(|| error.downcast_ref::<std::sync::Arc<T>>().map(|arc| &**arc))
+}
+
+/// What `Retryable` is derived for.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an error: `Retryable` is derived for types that implement `std::error::Error`",
+    label = "not a `std::error::Error`"
+)]
+pub trait Erring {}
+
+#[diagnostic::do_not_recommend]
+impl<T: StdError + 'static> Erring for T {}
+
+pub fn assert_error<T: Erring>() {}

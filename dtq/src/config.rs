@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub use self::builder::ConfigBuilder;
 use self::settings::SETTINGS;
-pub(crate) use self::settings::{QUEUE_NAME, is_queue_name};
+pub(crate) use self::settings::{QUEUE_NAME, is_queue_name, queues};
 
 use crate::retry::RetryPolicy;
 use crate::store::{Millis, Settings};

@@ -107,6 +107,7 @@ impl From<Refusal> for EnqueueError {
             Refusal::ScheduleFull { scheduled, limit } => Self::ScheduleFull { scheduled, limit },
             Refusal::IdempotencyInProgress { task_id } => Self::IdempotencyInProgress { task_id },
             Refusal::IdempotencyMismatch { task_id } => Self::IdempotencyMismatch { task_id },
+            Refusal::Damaged(text) => Self::Store(StoreError::Failed(text)),
         }
     }
 }

@@ -59,7 +59,7 @@ macro_rules! tasks {
 }
 
 /// Finds task functions by wire name and alias.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Lookup(BTreeMap<&'static str, &'static Definition>);
 
 impl Lookup {
@@ -78,6 +78,10 @@ impl Lookup {
             }
         }
         if problems.is_empty() { Ok(Self(map)) } else { Err(problems) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&'static Definition> {

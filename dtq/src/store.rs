@@ -115,6 +115,8 @@ pub(crate) enum Refusal {
     IdempotencyMismatch {
         task_id: TaskId,
     },
+    /// What the unit would be added to is damaged.
+    Damaged(String),
 }
 
 /// Who holds leases: one run of one worker process (SPEC 7.9).

@@ -188,6 +188,7 @@ pub trait IntoTaskError<M>: Sized {
 
 /// The kinds of errors, to keep the implementations of [`IntoTaskError`] apart.
 #[doc(hidden)]
+#[allow(unreachable_pub, reason = "public, because a public trait names them")]
 pub mod kind {
     #[derive(Debug)]
     pub struct Std;
@@ -195,6 +196,7 @@ pub mod kind {
     pub struct Boxed;
     #[derive(Debug)]
     pub struct Own;
+    #[cfg(feature = "anyhow")]
     #[derive(Debug)]
     pub struct Anyhow;
 }

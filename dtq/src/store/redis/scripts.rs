@@ -256,7 +256,7 @@ fn unit_reply(
         }
         Some("!damaged") => {
             let text = texts.get(1).cloned().unwrap_or_default();
-            return Err(crate::store::StoreError::Failed(text));
+            Refusal::Damaged(text)
         }
         _ => {
             return texts

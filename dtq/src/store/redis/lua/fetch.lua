@@ -95,7 +95,13 @@ local function read(stream, n)
     end
     -- Entries come again that are being run; their records say so and they are left alone.
     call('XGROUP', 'CREATE', stream, 'workers', '0')
-    note(nil, 'stream ' .. stream .. ' had no group: created, reading from its start')
+    -- No news for a stream that is new, which still holds whatever was added to it.
+    local info = call('XINFO', 'STREAM', stream)
+    for i = 1, #info, 2 do
+      if info[i] == 'entries-added' and info[i + 1] > call('XLEN', stream) then
+        note(nil, 'stream ' .. stream .. ' had lost its group: created, reading from its start')
+      end
+    end
     reply = call('XREADGROUP', 'GROUP', 'workers', 'worker', 'COUNT', n, 'STREAMS', stream, '>')
   end
   return reply and reply[1] and reply[1][2] or {}

@@ -1,0 +1,197 @@
+//! Fetching: never more than there are free slots for, at once when there is news, and once a second
+//! in case the news was lost (SPEC 7.1, 7.2).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::config::QueueChoice;
+use crate::executor;
+use crate::io;
+use crate::store::{FetchRequest, StoreResult, log_notes};
+use crate::worker::Crew;
+
+/// A quiet worker looks this often by itself.
+const POLL: Duration = Duration::from_millis(1000);
+/// How long one wait for news lasts; a new one costs a command.
+const WAIT: Duration = Duration::from_secs(5);
+/// What one fetch asks for at most: a reply that holds up nobody.
+const MOST: usize = 256;
+
+pub(crate) async fn run(crew: Arc<Crew>) -> StoreResult<()> {
+    let mut queues = Queues::new(crew.choices.clone());
+    let mut news: Option<BoxFuture<'static, StoreResult<()>>> = None;
+    loop {
+        let Some(free) = free_slots(&crew).await else { return Ok(()) };
+        queues.refresh(&crew).await?;
+        let asked = free.min(MOST);
+        let request = FetchRequest {
+            holder: crew.holder.clone(),
+            queues: queues.order(),
+            max: asked,
+            visibility: crew.visibility(),
+            nonce: fastrand::u64(..),
+        };
+        let Some(fetched) = fetch(&crew, &request).await? else { return Ok(()) };
+        log_notes(&fetched.notes);
+        let got = fetched.leased.len();
+        for leased in fetched.leased {
+            crew.note(&leased);
+            executor::take_on(&crew, leased);
+        }
+        if got >= asked {
+            continue;
+        }
+        // Nothing is left: wait for news. The wait goes on over polls, so that it costs little.
+        let waiting = news.get_or_insert_with(|| {
+            let (store, names) = (Arc::clone(&crew.store), queues.names.clone());
+            Box::pin(async move {
+                io::retrying("waiting for work", None, || store.wait_for_work(&names, WAIT)).await
+            })
+        });
+        let poll = POLL.mul_f64(0.95 + fastrand::f64() / 10.0);
+        let heard = tokio::select! {
+            heard = waiting => Some(heard),
+            () = tokio::time::sleep(poll) => None,
+            () = crew.stop.stopped() => return Ok(()),
+        };
+        if let Some(heard) = heard {
+            news = None;
+            heard?;
+        }
+    }
+}
+
+/// Waits for a free slot; `None` once the worker is stopped.
+async fn free_slots(crew: &Crew) -> Option<usize> {
+    loop {
+        let freed = crew.flights.freed.notified();
+        tokio::pin!(freed);
+        freed.as_mut().enable();
+        if crew.stop.is_stopped() {
+            return None;
+        }
+        let free = crew.flights.free();
+        if free > 0 {
+            return Some(free);
+        }
+        tokio::select! {
+            () = freed => {}
+            () = crew.stop.stopped() => return None,
+        }
+    }
+}
+
+/// Fetches, repeated with the same nonce while the store is away: what a lost reply had leased is
+/// returned by the next. `None` once the worker is stopped; a call under way is waited for.
+async fn fetch(crew: &Crew, request: &FetchRequest) -> StoreResult<Option<crate::store::Fetched>> {
+    let mut failures = 0u32;
+    loop {
+        match crew.store.fetch(request).await {
+            Ok(fetched) => {
+                if failures > 0 {
+                    tracing::info!(failures, "the store is back");
+                }
+                return Ok(Some(fetched));
+            }
+            Err(error) if error.is_transient() => {
+                failures += 1;
+                if failures.is_power_of_two() {
+                    tracing::warn!(failures, %error, "the store is away, trying again");
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        let pause = Duration::from_millis(25 * (1 << failures.min(6)));
+        tokio::select! {
+            () = tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())) => {}
+            () = crew.stop.stopped() => return Ok(None),
+        }
+    }
+}
+
+/// What to fetch from, and in which order.
+struct Queues {
+    choices: Vec<QueueChoice>,
+    /// The names, `*` resolved.
+    names: Vec<String>,
+    resolved_at: Option<Instant>,
+}
+
+impl Queues {
+    fn new(choices: Vec<QueueChoice>) -> Self {
+        let names = choices.iter().map(|choice| choice.name.clone()).collect();
+        Self { choices, names, resolved_at: None }
+    }
+
+    /// Looks up what `*` means, once a second at most.
+    async fn refresh(&mut self, crew: &Crew) -> StoreResult<()> {
+        let Some(star) = self.choices.iter().position(|choice| choice.name == "*") else {
+            return Ok(());
+        };
+        if self.resolved_at.is_some_and(|at| at.elapsed() < POLL) {
+            return Ok(());
+        }
+        let known = io::retrying("listing queues", None, || crew.store.queue_names());
+        let known = tokio::select! {
+            known = known => known?,
+            () = crew.stop.stopped() => return Ok(()),
+        };
+        let named = |name: &String| self.choices.iter().any(|choice| choice.name == *name);
+        let rest: Vec<String> = known.into_iter().filter(|name| !named(name)).collect();
+        let mut names: Vec<String> =
+            self.choices.iter().map(|choice| choice.name.clone()).collect();
+        names.splice(star..=star, rest);
+        if names.is_empty() {
+            names.push("default".to_owned());
+        }
+        self.names = names;
+        self.resolved_at = Some(Instant::now());
+        Ok(())
+    }
+
+    /// The order of one fetch: as given, or drawn by weight.
+    fn order(&self) -> Vec<String> {
+        if self.choices.iter().all(|choice| choice.weight.is_none()) {
+            return self.names.clone();
+        }
+        drawn(&self.choices, || fastrand::f64())
+    }
+}
+
+/// A random order in which a queue comes first as often as its weight says, and so on for the
+/// rest (Efraimidis and Spirakis).
+fn drawn(choices: &[QueueChoice], mut random: impl FnMut() -> f64) -> Vec<String> {
+    let mut keyed: Vec<(f64, &str)> = choices
+        .iter()
+        .map(|choice| {
+            let weight = f64::from(choice.weight.unwrap_or(1).max(1));
+            (random().max(f64::MIN_POSITIVE).ln() / weight, choice.name.as_str())
+        })
+        .collect();
+    keyed.sort_by(|a, b| b.0.total_cmp(&a.0));
+    keyed.into_iter().map(|(_, name)| name.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spec_7_1_weighted_queues_come_first_as_often_as_their_weight_says() {
+        let choices: Vec<_> = [("a", 3), ("b", 1)]
+            .map(|(name, weight)| QueueChoice { name: name.to_owned(), weight: Some(weight) })
+            .into();
+        let mut rng = fastrand::Rng::with_seed(7);
+        let first = (0..10_000).filter(|_| drawn(&choices, || rng.f64())[0] == "a").count();
+        assert!((7300..7700).contains(&first), "{first}");
+    }
+
+    #[test]
+    fn spec_7_1_queues_keep_their_order_without_weights() {
+        let choices = ["b", "a"].map(|name| QueueChoice { name: name.to_owned(), weight: None });
+        assert_eq!(Queues::new(choices.into()).order(), ["b", "a"]);
+    }
+}

@@ -1,0 +1,240 @@
+//! Leased tasks between fetch and confirmed finish: who runs, since when, and what is to stop.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::context::CancelFlag;
+use crate::id::TaskId;
+use crate::store::Lease;
+
+/// How long past its deadline a body that cannot be stopped keeps its lease (SPEC 7.6).
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// Why a body is to be dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Stop {
+    Cancelled = 1,
+    TimedOut = 2,
+    /// The lease is another's, or nobody's: whatever the body does, nothing is written.
+    Lost = 3,
+    /// The worker shuts down.
+    Release = 4,
+}
+
+/// One leased task.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) lease: Lease,
+    pub(crate) timeout: Duration,
+    /// 0, or the first [`Stop`] that was said.
+    stop: AtomicU8,
+    /// Seen by the task function; woken with it is who waits to drop the body.
+    pub(crate) flag: Arc<CancelFlag>,
+    /// Who writes the outcome: the body that ended, or dtq's thread without it. One alone.
+    concluded: AtomicBool,
+    started: OnceLock<Instant>,
+    /// The body has returned, was dropped, or never was; read and written under the lock of
+    /// [`Flights`].
+    body_gone: AtomicBool,
+}
+
+impl Flight {
+    /// Says why the body is to be dropped; the first word counts.
+    pub(crate) fn stop(&self, why: Stop) {
+        let first = self.stop.compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire);
+        if first.is_ok() {
+            self.flag.set();
+        }
+    }
+
+    pub(crate) fn stopped(&self) -> Option<Stop> {
+        match self.stop.load(Ordering::Acquire) {
+            1 => Some(Stop::Cancelled),
+            2 => Some(Stop::TimedOut),
+            3 => Some(Stop::Lost),
+            4 => Some(Stop::Release),
+            _ => None,
+        }
+    }
+
+    /// Waits until the body is to be dropped.
+    pub(crate) async fn to_stop(&self) -> Stop {
+        loop {
+            self.flag.wait().await;
+            if let Some(why) = self.stopped() {
+                return why;
+            }
+        }
+    }
+
+    /// Takes the right to write the outcome; whoever gets `true` must.
+    pub(crate) fn conclude(&self) -> bool {
+        !self.concluded.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_concluded(&self) -> bool {
+        self.concluded.load(Ordering::Acquire)
+    }
+}
+
+/// Every task that this worker holds.
+#[derive(Debug)]
+pub(crate) struct Flights {
+    state: Mutex<State>,
+    /// Told when a slot becomes free, and when the last one does.
+    pub(crate) freed: Notify,
+    /// Told when the next deadline comes earlier than the timers know.
+    earlier: Notify,
+    concurrency: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By id and lease number: a task may be fetched anew while an old body of it still spins.
+    all: HashMap<(TaskId, u64), Arc<Flight>>,
+    /// What is to happen when: the flag says whether the body gets its grace first.
+    deadlines: BTreeMap<(Instant, TaskId, u64), Arc<Flight>>,
+    /// Bodies that went on when their outcome was written without them.
+    overdue: HashSet<(TaskId, u64)>,
+}
+
+impl Flights {
+    pub(crate) fn new(concurrency: usize) -> Self {
+        Self { state: Mutex::default(), freed: Notify::new(), earlier: Notify::new(), concurrency }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        let state = self.lock();
+        state.all.len() + state.overdue.len()
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.concurrency.saturating_sub(self.in_flight())
+    }
+
+    /// Tasks whose outcome is not confirmed.
+    pub(crate) fn unfinished(&self) -> Vec<Arc<Flight>> {
+        self.lock().all.values().cloned().collect()
+    }
+
+    pub(crate) fn of_task(&self, id: TaskId) -> Vec<Arc<Flight>> {
+        let state = self.lock();
+        state.all.values().filter(|flight| flight.lease.id == id).cloned().collect()
+    }
+
+    pub(crate) fn add(&self, lease: Lease, timeout: Duration) -> Arc<Flight> {
+        let flight = Arc::new(Flight {
+            timeout,
+            stop: AtomicU8::new(0),
+            flag: Arc::default(),
+            concluded: AtomicBool::new(false),
+            started: OnceLock::new(),
+            body_gone: AtomicBool::new(false),
+            lease,
+        });
+        let key = (flight.lease.id, flight.lease.number);
+        self.lock().all.insert(key, Arc::clone(&flight));
+        flight
+    }
+
+    /// The body begins: its time runs.
+    pub(crate) fn start(&self, flight: &Arc<Flight>) -> Instant {
+        let now = Instant::now();
+        let _ = flight.started.set(now);
+        // A timeout is at most an hour; a longer one would not overflow but never come.
+        let deadline =
+            now.checked_add(flight.timeout).unwrap_or(now + Duration::from_secs(86_400 * 365));
+        self.schedule(flight, deadline);
+        deadline
+    }
+
+    fn schedule(&self, flight: &Arc<Flight>, at: Instant) {
+        let mut state = self.lock();
+        let first = state.deadlines.first_key_value().is_none_or(|((first, ..), _)| at < *first);
+        let key = (at, flight.lease.id, flight.lease.number);
+        state.deadlines.insert(key, Arc::clone(flight));
+        drop(state);
+        if first {
+            self.earlier.notify_one();
+        }
+    }
+
+    /// The outcome is confirmed, or there is none to write. The slot is free, unless the body goes on.
+    pub(crate) fn remove(&self, flight: &Flight) {
+        let key = (flight.lease.id, flight.lease.number);
+        let mut state = self.lock();
+        let gone = state.all.remove(&key).is_some();
+        if gone && !flight.body_gone.load(Ordering::Acquire) {
+            state.overdue.insert(key);
+        }
+        if let Some(started) = flight.started.get() {
+            for late in [Duration::ZERO, GRACE] {
+                if let Some(at) = started.checked_add(flight.timeout + late) {
+                    state.deadlines.remove(&(at, flight.lease.id, flight.lease.number));
+                }
+            }
+        }
+        drop(state);
+        self.freed.notify_waiters();
+    }
+
+    /// The body has returned, was dropped, or will never be.
+    pub(crate) fn body_gone(&self, flight: &Flight) {
+        let mut state = self.lock();
+        flight.body_gone.store(true, Ordering::Release);
+        let was_overdue = state.overdue.remove(&(flight.lease.id, flight.lease.number));
+        drop(state);
+        if was_overdue {
+            self.freed.notify_waiters();
+        }
+    }
+
+    /// Strikes deadlines as they come, for ever: at the timeout the body is told to stop; one that
+    /// has not by the end of its grace is given to `abandon`, to be finished without it.
+    pub(crate) async fn strike(&self, abandon: impl Fn(Arc<Flight>)) {
+        loop {
+            let earlier = self.earlier.notified();
+            let first = self.lock().deadlines.first_key_value().map(|((at, ..), _)| *at);
+            match first {
+                None => {
+                    earlier.await;
+                    continue;
+                }
+                Some(at) if at > Instant::now() => {
+                    tokio::select! {
+                        () = tokio::time::sleep_until(at) => {}
+                        () = earlier => {}
+                    }
+                    continue;
+                }
+                Some(_) => {}
+            }
+            let Some((_, flight)) = self.lock().deadlines.pop_first() else { continue };
+            if flight.is_concluded() {
+                continue;
+            }
+            // What is past its grace has had its timeout struck before.
+            let past_grace =
+                flight.started.get().is_some_and(|s| s.elapsed() >= flight.timeout + GRACE);
+            if past_grace && flight.stopped().is_some() {
+                abandon(flight);
+            } else {
+                flight.stop(Stop::TimedOut);
+                let at = Instant::now() + GRACE;
+                let exact =
+                    flight.started.get().and_then(|s| s.checked_add(flight.timeout + GRACE));
+                self.schedule(&flight, exact.unwrap_or(at).max(Instant::now()));
+            }
+        }
+    }
+}

@@ -1,1 +1,0 @@
-//! Examples of dtq; see the numbered folders.
