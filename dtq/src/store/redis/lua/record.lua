@@ -129,7 +129,7 @@ local function finish(r, to, metadata, ...)
   if not move(r, to, 'f', int(now), ...) then return false end
   local key = task_key(r.id)
   leave(r)
-  call('HDEL', key, 'e', 'c', 'd', 'D')
+  call('HDEL', key, 'e', 'c', 'd')
   push(leases_gone, r.id)
   settle_idempotency(r, to == SUCCEEDED and 'completed' or 'failed')
   local keep = tonumber(r.r) or (to == SUCCEEDED and S.result_retention or S.task_retention)
@@ -164,6 +164,8 @@ local function die(r, error)
     return false
   end
   local metadata = '{"error":' .. error .. '}'
+  -- The delay that was chosen after an earlier error.
+  call('HDEL', task_key(r.id), 'D')
   if not S.dlq_enabled then return finish(r, FAILED, metadata, 'E', error) end
   local payload = call('HGET', task_key(r.id), 'p')
   local letter = bury(r.id, r.q, r.n, r.a, worker_of(r), error, payload or nil)
