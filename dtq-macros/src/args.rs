@@ -94,7 +94,7 @@ pub(crate) fn parse(tokens: TokenStream, diag: &Diag) -> Args {
     for entry in entries(tokens, diag) {
         let name = entry.key.unraw().to_string();
         if !KEYS.contains(&name.as_str()) {
-            let hint = nearest(&name, KEYS).map_or_else(
+            let hint = meant(&name).or_else(|| nearest(&name, KEYS)).map_or_else(
                 || format!("the keys are {}", KEYS.join(", ")),
                 |near| format!("did you mean `{near}`?"),
             );
@@ -121,6 +121,22 @@ pub(crate) fn parse(tokens: TokenStream, diag: &Diag) -> Args {
         args.apply(&name, &entry, diag);
     }
     args
+}
+
+/// What other queues call it.
+fn meant(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "retries" | "max_retries" | "attempts" | "tries" | "max_tries" => "max_attempts",
+        "retry" | "retry_delay" | "exponential" => "backoff",
+        "time_limit" | "deadline" => "timeout",
+        "expires" | "expiry" | "expires_in" => "ttl",
+        "task_name" | "id" => "name",
+        "aliases" => "alias",
+        "result_ttl" => "result_retention",
+        "struct_name" | "args" => "payload",
+        "retry_for" | "autoretry_for" => "retry_on",
+        _ => return None,
+    })
 }
 
 /// Splits at the commas, and each part at `=` or its parentheses. A comma inside `<...>` of an
@@ -157,6 +173,8 @@ fn entries(tokens: TokenStream, diag: &Diag) -> Vec<Entry> {
                 return Err(input.error("expected a comma before the next key"));
             }
             list
+        } else if input.peek(Token![:]) {
+            return Err(input.error(format!("expected `=`: write `{key} = ..`")));
         } else {
             return Err(input.error(format!(
                 "expected `=` or `(` after `{key}`, or a comma before the next key"
@@ -246,29 +264,25 @@ fn equals<T: syn::parse::Parse>(entry: &Entry, diag: &Diag, example: &str) -> Op
 
 fn literal(entry: &Entry, diag: &Diag, example: &str) -> Option<(Lit, Span)> {
     let tokens = value(entry, diag, example)?;
-    let negative = |input: ParseStream<'_>| -> syn::Result<Lit> {
-        if input.peek(Token![-]) {
-            let minus: Token![-] = input.parse()?;
-            let lit: Lit = input.parse()?;
-            return Ok(Lit::Verbatim(proc_macro2::Literal::string(&format!(
-                "{}{}",
-                minus.to_token_stream(),
-                lit.to_token_stream()
-            ))));
+    let read = |input: ParseStream<'_>| -> syn::Result<(Lit, TokenStream)> {
+        let minus: Option<Token![-]> = input.parse()?;
+        let mut lit: Lit = input.parse()?;
+        if minus.is_some() {
+            lit =
+                Lit::Verbatim(proc_macro2::Literal::string(&format!("-{}", lit.to_token_stream())));
         }
-        input.parse()
+        Ok((lit, input.parse()?))
     };
-    match negative.parse2(tokens.clone()) {
-        Ok(lit) => Some((lit, tokens.span())),
-        Err(_) => {
-            let key = entry.key.unraw();
-            diag.on(
-                tokens,
-                format!("`{key}` wants a literal, which the macro can check: write `{example}`"),
-            );
-            None
-        }
+    let key = entry.key.unraw();
+    match read.parse2(tokens.clone()) {
+        Ok((lit, rest)) if rest.is_empty() => return Some((lit, tokens.span())),
+        Ok((_, rest)) => diag.on(rest, format!("expected a comma after the value of `{key}`")),
+        Err(_) => diag.on(
+            tokens,
+            format!("`{key}` wants a literal, which the macro can check: write `{example}`"),
+        ),
     }
+    None
 }
 
 fn text<T>(
@@ -308,13 +322,13 @@ fn whole(entry: &Entry, diag: &Diag, least: u64, most: u64) -> Option<u64> {
     };
     let fits = number.filter(|n| (least..=most).contains(n));
     if fits.is_none() {
-        let shown = lit.to_token_stream().to_string();
+        let mut shown = lit.to_token_stream().to_string();
+        if let Lit::Verbatim(_) = lit {
+            shown = shown.replace('"', "");
+        }
         diag.at(
             span,
-            format!(
-                "`{key}` must be a whole number from {least} to {most}, not {}",
-                shown.replace('"', "")
-            ),
+            format!("`{key}` must be a whole number from {least} to {most}, not {}", shown),
         );
     }
     fits

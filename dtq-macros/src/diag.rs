@@ -8,6 +8,7 @@ use quote::ToTokens;
 pub(crate) struct Diag {
     errors: std::cell::RefCell<Option<Vec<syn::Error>>>,
     read: std::cell::Cell<bool>,
+    quiet: std::cell::Cell<bool>,
 }
 
 impl Diag {
@@ -30,8 +31,13 @@ impl Diag {
         result.map_err(|error| self.push(error)).ok()
     }
 
+    /// There is a mistake, of which the compiler will tell without us.
+    pub(crate) fn quietly(&self) {
+        self.quiet.set(true);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.errors.borrow().is_none()
+        self.errors.borrow().is_none() && !self.quiet.get()
     }
 
     /// Every error as `compile_error!`s.

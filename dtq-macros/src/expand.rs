@@ -6,8 +6,9 @@ mod payload;
 mod words;
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::quote;
+use quote::{ToTokens, quote};
 use syn::Attribute;
+use syn::spanned::Spanned as _;
 
 use crate::args::{self, Args};
 use crate::check;
@@ -31,6 +32,11 @@ pub(crate) fn task(attribute: TokenStream, tokens: TokenStream) -> TokenStream {
     }
     let _ = diag.into_tokens();
     expansion.whole()
+}
+
+/// Our own tokens, reported where the user's are.
+pub(crate) fn here(tokens: &impl ToTokens) -> Span {
+    tokens.span().resolved_at(Span::mixed_site())
 }
 
 /// A task that passed every check.

@@ -2,12 +2,13 @@
 //! message and the editor goes on working.
 
 use proc_macro2::{TokenStream, TokenTree};
-use quote::{ToTokens, quote};
-use syn::FnArg;
+use quote::{format_ident, quote};
+use syn::Type;
 
+use crate::check::stands_alone;
 use crate::diag::Diag;
 use crate::expand::Expansion;
-use crate::item::is_string;
+use crate::item::{Output, is_string};
 
 /// What stands under the attribute is no function.
 pub(crate) fn not_a_function(tokens: &TokenStream, error: syn::Error, diag: Diag) -> TokenStream {
@@ -31,7 +32,7 @@ pub(crate) fn not_a_function(tokens: &TokenStream, error: syn::Error, diag: Diag
     let keyword = words.find(|word| *word == "fn" || OTHER.iter().any(|other| word == other));
     match keyword {
         Some(word) if word != "fn" => {
-            diag.at(word.span(), format!("only a function can be a task, not a `{word}`: put `#[dtq::task]` on a `fn` or `async fn`"));
+            diag.at(word.span(), format!("only a function can be a task, and this is a `{word}`: put `#[dtq::task]` on a `fn` or `async fn`"));
         }
         _ => diag.push(error),
     }
@@ -51,26 +52,39 @@ pub(crate) fn function(expansion: &Expansion<'_>, diag: Diag) -> TokenStream {
     let (vis, name, carried) = (&function.vis, expansion.payload, expansion.carried());
     let krate = &expansion.args.krate;
     let generics = &sig.generics;
-    let arguments = sig.inputs.iter().filter_map(|input| match input {
-        FnArg::Typed(typed) => Some(typed),
-        FnArg::Receiver(_) => None,
-    });
-    let arguments = arguments.zip(&expansion.item.params).filter_map(|(_, param)| {
-        let (ident, ty) = (&param.ident, &param.ty);
-        let into = is_string(ty).then(|| quote!(impl ::core::convert::Into<#ty>));
-        let ty = into.unwrap_or_else(|| ty.to_token_stream());
-        (param.role == crate::item::Role::Payload).then(|| quote!(#ident: #ty))
+    let arguments = expansion.item.payload().enumerate().map(|(at, param)| {
+        // Not under its own name, which may be there twice.
+        let (ident, ty) = (format_ident!("arg{at}"), &param.ty);
+        if is_string(ty) {
+            quote!(#ident: impl ::core::convert::Into<#ty>)
+        } else if sig.generics.params.is_empty() && !(stands_alone(ty) && has_size(ty)) {
+            quote!(#ident: impl ::core::marker::Sized)
+        } else {
+            quote!(#ident: #ty)
+        }
     });
     let where_clause = &generics.where_clause;
-    // Fields whose types need a lifetime or a parameter cannot stand in the struct.
-    let simple =
-        generics.params.is_empty() && expansion.item.payload().all(|param| owns(&param.ty));
+    let mut names: Vec<_> = expansion.item.payload().map(|param| param.ident.to_string()).collect();
+    names.sort();
+    names.dedup();
+    // Otherwise some field could not stand in a struct.
+    let simple = names.len() == expansion.item.payload().count()
+        && generics.params.is_empty()
+        && expansion.item.payload().all(|param| stands_alone(&param.ty) && has_size(&param.ty));
     let declaration = if simple {
         expansion.declaration(&quote!(#[allow(dead_code)]), false)
     } else {
         quote!(#(#carried)* #[allow(dead_code)] #vis struct #name;)
     };
     let function = runnable(expansion);
+    let output = match &expansion.item.output {
+        Output::Plain(ty) | Output::Fallible(ty)
+            if generics.params.is_empty() && stands_alone(ty) && !matches!(ty, Type::Never(_)) =>
+        {
+            expansion.output_type()
+        }
+        _ => quote!(()),
+    };
     quote! {
         #errors
         #function
@@ -79,6 +93,18 @@ pub(crate) fn function(expansion: &Expansion<'_>, diag: Diag) -> TokenStream {
         #[allow(unused_variables, dead_code, clippy::all)]
         impl #name {
             #vis fn enqueue #generics (#(#arguments),*) -> #krate::Enqueue<Self> #where_clause {
+                ::core::unreachable!()
+            }
+        }
+        #(#carried)*
+        #[automatically_derived]
+        impl #krate::Task for #name {
+            const NAME: &'static ::core::primitive::str = "";
+            type Output = #output;
+            fn definition() -> &'static #krate::Definition {
+                ::core::unreachable!()
+            }
+            fn encode(&self) -> #krate::__private::Payload {
                 ::core::unreachable!()
             }
         }
@@ -92,27 +118,19 @@ fn runnable(expansion: &Expansion<'_>) -> TokenStream {
     sig.constness = None;
     sig.variadic = None;
     sig.abi = None;
-    let (attrs, vis, body) = (&function.attrs, &function.vis, &function.body);
-    quote!(#[allow(dead_code)] #(#attrs)* #vis #sig #body)
-}
-
-/// Whether a type can stand in a struct without parameters.
-fn owns(ty: &syn::Type) -> bool {
-    use syn::visit::Visit;
-    struct Borrows(bool);
-    impl<'ast> Visit<'ast> for Borrows {
-        fn visit_type(&mut self, ty: &'ast syn::Type) {
-            self.0 |= matches!(
-                ty,
-                syn::Type::Reference(_) | syn::Type::ImplTrait(_) | syn::Type::Infer(_)
-            );
-            syn::visit::visit_type(self, ty);
-        }
-        fn visit_lifetime(&mut self, lifetime: &'ast syn::Lifetime) {
-            self.0 |= lifetime.ident != "static";
+    for input in &mut sig.inputs {
+        if let syn::FnArg::Typed(typed) = input
+            && !has_size(&typed.ty)
+        {
+            let ty = &typed.ty;
+            typed.ty = syn::parse_quote!(&'static #ty);
         }
     }
-    let mut borrows = Borrows(false);
-    borrows.visit_type(ty);
-    !borrows.0
+    let (attrs, vis, body) = (&function.attrs, &function.vis, &function.body);
+    quote!(#[allow(unused)] #(#attrs)* #vis #sig #body)
+}
+
+/// `str` and `[T]` have none.
+fn has_size(ty: &Type) -> bool {
+    !matches!(ty, Type::Slice(_)) && !matches!(ty, Type::Path(path) if path.path.is_ident("str"))
 }

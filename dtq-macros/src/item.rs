@@ -176,6 +176,19 @@ fn param(index: usize, typed: &mut PatType, diag: &Diag) -> Param {
             serde.push(attr);
         } else if is("doc") {
             docs.push(attr);
+        } else if let Some(meant) = misspelt(attr.path()) {
+            let written = attr.path().to_token_stream();
+            diag.on(
+                &attr.meta,
+                format!(
+                    "`{written}` is no attribute of a task's parameter: did you mean `#[{meant}]`?"
+                ),
+            );
+            roles.extend(match meant {
+                "ctx" => Some(Role::Ctx),
+                "state" => Some(Role::State),
+                _ => None,
+            });
         } else {
             kept.push(attr);
         }
@@ -190,6 +203,19 @@ fn param(index: usize, typed: &mut PatType, diag: &Diag) -> Param {
     typed.attrs = kept;
     let ident = ident(index, &typed.pat, role, diag);
     Param { role, ident, ty: (*typed.ty).clone(), serde, docs }
+}
+
+/// Which of ours an unknown attribute may have been meant to be.
+fn misspelt(path: &syn::Path) -> Option<&'static str> {
+    const OTHERS: &[&str] = &["allow", "warn", "deny", "forbid", "expect"];
+    let name = path.get_ident()?.to_string();
+    match name.as_str() {
+        "context" => Some("ctx"),
+        "data" | "extension" => Some("state"),
+        other if OTHERS.contains(&other) => None,
+        other => crate::names::nearest(other, &["ctx", "context", "state", "serde"])
+            .map(|near| if near == "context" { "ctx" } else { near }),
+    }
 }
 
 /// The name of a parameter, which becomes the payload's field.

@@ -1,5 +1,6 @@
 //! Where dtq lives: `crate = ::path`, by default `::dtq`.
 
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 
 /// The path of dtq as the user's crate sees it.
@@ -17,6 +18,15 @@ impl Krate {
     pub(crate) fn serde(&self) -> String {
         let path: String = self.0.to_token_stream().to_string().split_whitespace().collect();
         format!("{path}::__private::serde")
+    }
+
+    /// The path as tokens that are reported at this place.
+    pub(crate) fn at(&self, place: Span) -> TokenStream {
+        let located = |mut tree: TokenTree| {
+            tree.set_span(tree.span().located_at(place));
+            tree
+        };
+        self.0.to_token_stream().into_iter().map(located).collect()
     }
 
     /// Whether the path begins with a `$crate`, which cannot be written in a string.

@@ -1,10 +1,9 @@
 //! `SendWelcome::enqueue(to, lang)`.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
-use syn::spanned::Spanned as _;
 
-use super::Expansion;
+use super::{Expansion, here};
 use crate::item::is_string;
 
 impl Expansion<'_> {
@@ -16,8 +15,7 @@ impl Expansion<'_> {
         for param in self.item.payload() {
             let (ident, ty) = (&param.ident, &param.ty);
             if is_string(ty) {
-                let span = ty.span().resolved_at(Span::mixed_site());
-                let into = quote_spanned!(span=> ::core::convert::Into);
+                let into = quote_spanned!(here(ty)=> ::core::convert::Into);
                 declared.push(quote!(#ident: impl #into<#ty>));
                 fields.push(quote!(#ident: #into::into(#ident)));
             } else {

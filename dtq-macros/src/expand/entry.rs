@@ -4,14 +4,13 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::Type;
 use syn::ext::IdentExt as _;
-use syn::spanned::Spanned as _;
 
-use super::Expansion;
+use super::{Expansion, here};
 use crate::item::{Output, Role, error_type, is_plain, value_type};
 
-/// Our own tokens, reported where the user's are.
-fn here(tokens: &impl ToTokens) -> Span {
-    tokens.span().resolved_at(Span::mixed_site())
+/// A variable of ours, the same in all that is generated, whatever place it is reported at.
+fn local(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
 }
 
 impl Expansion<'_> {
@@ -19,6 +18,11 @@ impl Expansion<'_> {
         let (name, carried, krate) = (self.payload, self.carried(), &self.args.krate);
         let wire = self.wire_literal();
         let (output, run, definition) = (self.output_type(), self.run(), self.definition());
+        let whole = if self.is_derived() {
+            quote!(#krate::__private::Part(self).part())
+        } else {
+            quote!(self)
+        };
         let deprecated = self.item.attrs("deprecated").next().map(|_| quote!(#[allow(deprecated)]));
         quote! {
             #(#carried)*
@@ -40,7 +44,7 @@ impl Expansion<'_> {
                     }
 
                     fn encode(&self) -> #krate::__private::Payload {
-                        #krate::__private::encode(self)
+                        #krate::__private::encode(#whole)
                     }
                 }
             };
@@ -53,8 +57,8 @@ impl Expansion<'_> {
             Output::Nothing => quote!(()),
             Output::Plain(ty) => quote!(#ty),
             Output::Fallible(ty) => {
-                let fallible = quote_spanned!(here(ty)=> #krate::__private::Fallible);
-                quote!(<#ty as #fallible>::Ok)
+                let (place, krate) = (here(ty), krate.at(here(ty)));
+                quote_spanned!(place=> <#ty as #krate::__private::Fallible>::Ok)
             }
         }
     }
@@ -127,10 +131,10 @@ impl Expansion<'_> {
     /// Decodes the payload, calls the function, encodes what it returns.
     fn run(&self) -> TokenStream {
         let krate = &self.args.krate;
-        let (checks, body) = (self.travel_checks(), self.body());
+        let (checks, body, execution) = (self.travel_checks(), self.body(), local("execution"));
         if !self.item.is_async() {
             return quote! {
-                fn run(execution: #krate::__private::Execution) -> #krate::__private::Encoded {
+                fn run(#execution: #krate::__private::Execution) -> #krate::__private::Encoded {
                     #checks
                     #body
                 }
@@ -145,15 +149,15 @@ impl Expansion<'_> {
             .collect();
         // A future that is not Send is reported at the function's name, and why, in the function's body.
         let span = here(&self.item.function.sig.ident);
+        let here = krate.at(span);
         let run = quote_spanned!(span=> async move { #body });
-        let boxed = if unsure.is_empty() {
-            quote_spanned!(span=> #krate::__private::boxed)
+        let call = if unsure.is_empty() {
+            quote_spanned!(span=> #here::__private::boxed(#run))
         } else {
-            quote_spanned!(span=> #krate::__private::Sendable::<(#(#unsure,)*)>::NEW.boxed)
+            quote_spanned!(span=> #here::__private::Sendable::<(#(#unsure,)*)>::NEW.boxed(#run))
         };
-        let call = quote_spanned!(span=> #boxed(#run));
         quote! {
-            fn run(execution: #krate::__private::Execution) -> #krate::__private::BoxRun {
+            fn run(#execution: #krate::__private::Execution) -> #krate::__private::BoxRun {
                 #checks
                 #call
             }
@@ -163,17 +167,18 @@ impl Expansion<'_> {
     fn body(&self) -> TokenStream {
         let (name, krate) = (self.payload, &self.args.krate);
         let function = &self.item.function.sig.ident;
+        let (execution, whole) = (local("execution"), local("payload"));
         let arguments = self.item.params.iter().map(|param| {
             let (ident, ty) = (&param.ident, &param.ty);
             match param.role {
-                Role::Payload => quote!(payload.#ident),
+                Role::Payload => quote!(#whole.#ident),
                 Role::Ctx => {
-                    let context = quote_spanned!(here(ty)=> #krate::__private::context);
-                    quote!(#context::<#ty>(&execution))
+                    let (place, krate) = (here(ty), krate.at(here(ty)));
+                    quote_spanned!(place=> #krate::__private::context::<#ty>(&#execution))
                 }
                 Role::State => {
-                    let state = Ident::new("state", here(ty));
-                    quote!(#krate::__private::StateOf::<#ty>::NEW.#state(&execution)?)
+                    let (place, krate) = (here(ty), krate.at(here(ty)));
+                    quote_spanned!(place=> #krate::__private::StateOf::<#ty>::NEW.state(&#execution)?)
                 }
             }
         });
@@ -182,8 +187,8 @@ impl Expansion<'_> {
         let returned = match &self.item.output {
             Output::Nothing => quote!({ #call; #krate::__private::nothing() }),
             Output::Plain(ty) => {
-                let ran = Ident::new("ran", here(ty));
-                quote!(#krate::__private::Plain::new(#call).#ran())
+                let (place, krate) = (here(ty), krate.at(here(ty)));
+                quote_spanned!(place=> #krate::__private::Plain::new(#call).ran())
             }
             Output::Fallible(ty) => {
                 // What may be wrong here is the value's type or the error's: mostly the one that is not
@@ -195,15 +200,19 @@ impl Expansion<'_> {
                     })
                     .or_else(|| error_type(ty))
                     .unwrap_or(ty);
-                let ran = Ident::new("ran", here(doubtful));
-                quote!(#krate::__private::Ran(#call).#ran())
+                let (place, krate) = (here(doubtful), krate.at(here(doubtful)));
+                quote_spanned!(place=> #krate::__private::Ran(#call).ran())
             }
         };
         // Without a parameter nothing of the decoded payload is used.
-        let payload =
-            if self.item.payload().next().is_some() { quote!(payload) } else { quote!(_) };
+        let payload = if self.item.payload().next().is_some() { quote!(#whole) } else { quote!(_) };
+        let decode = if self.is_derived() {
+            quote!(#krate::__private::ReadPart::<#name>::NEW.decode(&#execution)?)
+        } else {
+            quote!(#krate::__private::decode::<#name>(&#execution)?)
+        };
         quote! {
-            let #payload = #krate::__private::decode::<#name>(&execution)?;
+            let #payload = #decode;
             #returned
         }
     }

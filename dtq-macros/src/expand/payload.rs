@@ -1,18 +1,17 @@
 //! The payload struct, and its way through serde.
 
-use proc_macro2::{Ident, Literal, Span, TokenStream};
+use proc_macro2::{Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt as _;
-use syn::spanned::Spanned as _;
 
-use super::Expansion;
+use super::{Expansion, here};
 use crate::item::{Param, is_plain};
 
 impl Expansion<'_> {
     /// The struct. With `#[serde(..)]` on a parameter serde's own derives read it; otherwise a few lines
     /// do, which compile in a fraction of the time.
     pub(super) fn payload_struct(&self) -> TokenStream {
-        let derived = self.item.payload().any(|param| !param.serde.is_empty());
+        let derived = self.is_derived();
         let krate = &self.args.krate;
         let mut derives: Vec<TokenStream> = Vec::new();
         let (mut before, mut attribute) = (TokenStream::new(), TokenStream::new());
@@ -38,6 +37,11 @@ impl Expansion<'_> {
         let declaration = self.declaration(&quote!(#derive #attribute), true);
         let serde = if derived { TokenStream::new() } else { self.by_hand() };
         quote!(#before #declaration #serde)
+    }
+
+    /// Whether serde's derives are asked.
+    pub(super) fn is_derived(&self) -> bool {
+        self.item.payload().any(|param| !param.serde.is_empty())
     }
 
     /// The struct with its docs, under these attributes.
@@ -73,24 +77,32 @@ impl Expansion<'_> {
         });
         let mutable = (!params.is_empty()).then(|| quote!(mut));
         let types: Vec<_> = params.iter().map(|param| &param.ty).collect();
-        let places: Vec<Literal> = (0..params.len()).map(Literal::usize_unsuffixed).collect();
-        let read = params.iter().zip(&names).zip(&places).map(|((param, name), at)| {
+        let places: Vec<TokenStream> =
+            (0..params.len()).map(|at| place(at, params.len())).collect();
+        let indices = (0..params.len()).map(Literal::usize_unsuffixed);
+        let read = params.iter().zip(&names).zip(&places).zip(indices).map(|(((param, name), at), index)| {
             let ty = &param.ty;
             if is_plain(ty) {
-                quote!(#at => #krate::__private::fill(&mut slots.#at, #name, source),)
+                quote!(#index => #krate::__private::fill(&mut slots #at, #name, source),)
             } else {
-                quote!(#at => #krate::__private::ReadPart::<#ty>::NEW.fill(&mut slots.#at, #name, source),)
+                quote!(#index => #krate::__private::ReadPart::<#ty>::NEW.fill(&mut slots #at, #name, source),)
             }
         });
         let built = params.iter().zip(&names).zip(&places).map(|((param, name), at)| {
             let (ident, ty) = (&param.ident, &param.ty);
             if is_plain(ty) {
-                quote!(#ident: #krate::__private::take(slots.#at, #name)?)
+                quote!(#ident: #krate::__private::take(slots #at, #name)?)
             } else {
-                quote!(#ident: #krate::__private::ReadPart::<#ty>::NEW.take(slots.#at, #name)?)
+                quote!(#ident: #krate::__private::ReadPart::<#ty>::NEW.take(slots #at, #name)?)
             }
         });
         let result = quote!(::core::result::Result);
+        let slot_types = if types.len() > WIDE {
+            let rows = types.chunks(WIDE).map(|row| quote!((#(::core::option::Option<#row>,)*)));
+            quote!((#(#rows,)*))
+        } else {
+            quote!((#(::core::option::Option<#types>,)*))
+        };
         let lifetime = syn::Lifetime::new("'dtq", Span::mixed_site());
         let slots = if params.is_empty() { quote!(_) } else { quote!(slots) };
         let matched = if params.is_empty() {
@@ -102,7 +114,7 @@ impl Expansion<'_> {
             #(#carried)*
             #[automatically_derived]
             impl #serde::Serialize for #name {
-                fn serialize<S: #serde::Serializer>(&self, serializer: S) -> #result<S::Ok, S::Error> {
+                fn serialize<DtqS: #serde::Serializer>(&self, serializer: DtqS) -> #result<DtqS::Ok, DtqS::Error> {
                     let #mutable fields = #serde::Serializer::serialize_struct(serializer, #text, #count)?;
                     #(#written)*
                     #serde::ser::SerializeStruct::end(fields)
@@ -112,9 +124,9 @@ impl Expansion<'_> {
             #(#carried)*
             #[automatically_derived]
             impl<#lifetime> #serde::Deserialize<#lifetime> for #name {
-                fn deserialize<D: #serde::Deserializer<#lifetime>>(
-                    deserializer: D,
-                ) -> #result<Self, D::Error> {
+                fn deserialize<DtqD: #serde::Deserializer<#lifetime>>(
+                    deserializer: DtqD,
+                ) -> #result<Self, DtqD::Error> {
                     #krate::__private::read(deserializer)
                 }
             }
@@ -124,17 +136,17 @@ impl Expansion<'_> {
             impl<#lifetime> #krate::__private::Fields<#lifetime> for #name {
                 const NAME: &'static ::core::primitive::str = #text;
                 const FIELDS: &'static [&'static ::core::primitive::str] = &[#(#names),*];
-                type Slots = (#(::core::option::Option<#types>,)*);
+                type Slots = #slot_types;
 
-                fn read<S: #krate::__private::Source<#lifetime>>(
+                fn read<DtqS: #krate::__private::Source<#lifetime>>(
                     #slots: &mut Self::Slots,
                     at: ::core::primitive::usize,
-                    source: S,
-                ) -> #result<(), S::Error> {
+                    source: DtqS,
+                ) -> #result<(), DtqS::Error> {
                     #matched
                 }
 
-                fn build<E: #serde::de::Error>(#slots: Self::Slots) -> #result<Self, E> {
+                fn build<DtqE: #serde::de::Error>(#slots: Self::Slots) -> #result<Self, DtqE> {
                     #result::Ok(Self { #(#built),* })
                 }
             }
@@ -144,18 +156,33 @@ impl Expansion<'_> {
     /// One statement for each parameter whose type may not travel; all on the user's own tokens.
     pub(super) fn travel_checks(&self) -> TokenStream {
         let krate = &self.args.krate;
-        let unknown =
-            self.item.payload().filter(|param| param.serde.is_empty() && !is_plain(&param.ty));
+        if self.is_derived() {
+            // Serde's derives say it, each in its own words.
+            return TokenStream::new();
+        }
+        let unknown = self.item.payload().filter(|param| !is_plain(&param.ty));
         unknown
             .map(|param| {
                 let ty = &param.ty;
-                let parameter = Ident::new("parameter", ty.span().resolved_at(Span::mixed_site()));
-                quote_spanned!(ty.span().resolved_at(Span::mixed_site())=>
-                    #krate::__private::Check::<#ty>::NEW.#parameter();
-                )
+                let place = here(ty);
+                let krate = krate.at(place);
+                quote_spanned!(place=> #krate::__private::Check::<#ty>::NEW.parameter();)
             })
             .collect()
     }
+}
+
+/// Tuples are `Default` up to twelve: longer lists of slots are in rows.
+const WIDE: usize = 12;
+
+/// `.3`, or `.1.3`.
+fn place(at: usize, of: usize) -> TokenStream {
+    let column = Literal::usize_unsuffixed(at % WIDE);
+    if of <= WIDE {
+        return quote!(.#column);
+    }
+    let row = Literal::usize_unsuffixed(at / WIDE);
+    quote!(.#row.#column)
 }
 
 fn field(param: &Param, serde: bool) -> TokenStream {

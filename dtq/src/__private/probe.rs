@@ -158,7 +158,17 @@ impl<'de, T: Deserialize<'de>> ReadPart<T> {
     }
 }
 
+impl<T: DeserializeOwned> ReadPart<T> {
+    pub fn decode(&self, execution: &Execution) -> Result<T, TaskError> {
+        super::decode(execution)
+    }
+}
+
 impl<T> NoReadPart<T> {
+    pub fn decode(&self, _: &Execution) -> Result<T, TaskError> {
+        refused()
+    }
+
     pub fn fill<'de, S: Source<'de>>(
         &self,
         _: &mut Option<T>,

@@ -1,0 +1,8 @@
+#![allow(unused)]
+
+#[dtq::task]
+mod mails {
+    pub async fn send_mail(to: String) {}
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+#![allow(unused)]
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Mail;
+
+#[dtq::task]
+async fn mail(mail: Mail) {}
+
+fn main() {}

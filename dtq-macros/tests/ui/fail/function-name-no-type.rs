@@ -1,0 +1,6 @@
+#![allow(unused)]
+
+#[dtq::task]
+async fn _1(to: String) {}
+
+fn main() {}

@@ -1,0 +1,8 @@
+#![allow(unused)]
+
+#[dtq::task]
+async fn send(to: String) {}
+
+fn needs_send<T: Send>(_: T) {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#![allow(unused)]
+
+#[dtq::task]
+async fn größe(to: String) {}
+
+fn main() {}

@@ -1,0 +1,8 @@
+#![allow(unused)]
+
+#[dtq::task]
+struct SendMail {
+    to: String,
+}
+
+fn main() {}

@@ -1,0 +1,7 @@
+#![allow(unused)]
+
+#[dtq::task]
+#[dtq::task(queue = "mail")]
+async fn send_mail(to: String) {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#![allow(unused)]
+
+#[dtq::task(payload = Option)]
+async fn send_mail(to: String) {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#![allow(unused)]
+
+#[dtq::task(result_max_bytes = -1)]
+async fn send_mail(to: String) {}
+
+fn main() {}

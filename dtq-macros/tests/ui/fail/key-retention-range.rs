@@ -1,0 +1,6 @@
+#![allow(unused)]
+
+#[dtq::task(retention = "4000d")]
+async fn send_mail(to: String) {}
+
+fn main() {}

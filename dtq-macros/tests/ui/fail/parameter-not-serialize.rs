@@ -1,0 +1,8 @@
+#![allow(unused)]
+
+struct Mail;
+
+#[dtq::task]
+async fn send_mail(to: Mail) {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#![allow(unused)]
+
+#[dtq::task]
+async fn send_mail(ref to: String) {}
+
+fn main() {}

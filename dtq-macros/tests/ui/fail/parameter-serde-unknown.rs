@@ -1,0 +1,6 @@
+#![allow(unused)]
+
+#[dtq::task]
+async fn send_mail(#[serde(defalt)] to: String) {}
+
+fn main() {}

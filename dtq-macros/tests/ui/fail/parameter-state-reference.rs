@@ -1,0 +1,8 @@
+#![allow(unused)]
+
+struct Pool;
+
+#[dtq::task]
+async fn send_mail(#[state] pool: &Pool) {}
+
+fn main() {}

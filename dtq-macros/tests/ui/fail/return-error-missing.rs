@@ -1,0 +1,8 @@
+#![allow(unused)]
+
+#[dtq::task]
+async fn send_mail(to: String) -> Result<()> {
+    Ok(())
+}
+
+fn main() {}
