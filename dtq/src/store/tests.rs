@@ -134,6 +134,8 @@ on_every_store! {
     c11_ten_reapers_at_once_adopt_each_task_once
     spec_3_7_the_history_keeps_the_last_20_attempts
     spec_6_1_a_time_in_the_past_means_now
+    spec_4_attempts_follow_the_model_through_random_histories
+    spec_1_1_only_moves_of_the_table_happen
 }
 
 pub(super) fn holder(name: &str) -> Holder {
@@ -987,5 +989,216 @@ async fn spec_6_1_a_time_in_the_past_means_now(make: Make) {
     for due in [Due::At(0), Due::At(1), Due::After(0)] {
         let id = add(store, NewTask { due, ..new_task() }).await;
         assert_eq!(status(store, id).await, Status::Queued, "{due:?}");
+    }
+}
+
+/// SPEC 1 and 4 once more, written without a look at the stores: where one task stands, and its attempt.
+#[derive(Debug, Clone, PartialEq)]
+struct Model {
+    status: Status,
+    attempt: u32,
+    max: u32,
+    cancel_requested: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Step {
+    Fetch,
+    Lapse,
+    Requeue,
+    Succeed,
+    FailRetryably,
+    FailForGood,
+    Release,
+    Snooze,
+    Cancel,
+    Resurrect,
+    RepeatFinish,
+}
+
+impl Model {
+    /// What the step does to the task; what does not apply does nothing.
+    fn take(&mut self, step: Step) {
+        use Status::*;
+        let running = self.status == Running;
+        let unless_cancelled =
+            |model: &Self, to| if model.cancel_requested { Cancelled } else { to };
+        match (step, self.status) {
+            (Step::Fetch, Queued) => self.status = Running,
+            (Step::Lapse, Running) if self.cancel_requested => self.status = Cancelled,
+            (Step::Lapse, Running) if self.attempt >= self.max => self.status = DeadLettered,
+            (Step::Lapse, Running) => {
+                self.status = Queued;
+                self.attempt += 1;
+            }
+            (Step::Requeue, Retrying) => {
+                self.status = Queued;
+                self.attempt += 1;
+            }
+            (Step::Requeue, Pending) => self.status = Queued,
+            (Step::Succeed, Running) => self.status = Succeeded,
+            (Step::FailRetryably, Running) if self.attempt < self.max => {
+                self.status = unless_cancelled(self, Retrying);
+            }
+            (Step::FailRetryably | Step::FailForGood, Running) => {
+                self.status = unless_cancelled(self, DeadLettered);
+            }
+            (Step::Release, Running) => self.status = unless_cancelled(self, Queued),
+            (Step::Snooze, Running) => self.status = unless_cancelled(self, Pending),
+            (Step::Cancel, Running) => self.cancel_requested = true,
+            (Step::Cancel, Pending | Queued | Retrying) => self.status = Cancelled,
+            (Step::Resurrect, DeadLettered | Failed | Cancelled | Expired) => {
+                self.status = Queued;
+                self.attempt = 1;
+            }
+            _ => {}
+        }
+        if running && self.status != Running {
+            self.cancel_requested = false;
+        }
+    }
+}
+
+async fn spec_4_attempts_follow_the_model_through_random_histories(make: Make) {
+    use Step::*;
+    const STEPS: [Step; 11] = [
+        Fetch,
+        Lapse,
+        Requeue,
+        Succeed,
+        FailRetryably,
+        FailForGood,
+        Release,
+        Snooze,
+        Cancel,
+        Resurrect,
+        RepeatFinish,
+    ];
+    let bench = make(&settings());
+    let store = &*bench.store;
+    let who = holder("m");
+    for seed in 0..40 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let max = rng.u32(1..=4);
+        let id = add(store, NewTask { max_attempts: max, ..new_task() }).await;
+        let mut model = Model { status: Status::Queued, attempt: 1, max, cancel_requested: false };
+        let mut held: Option<Leased> = None;
+        let mut finished: Option<(Leased, Outcome)> = None;
+        let mut history = Vec::new();
+        for _ in 0..40 {
+            // Fetching more often makes longer lives.
+            let step = if model.status == Status::Queued && rng.bool() {
+                Fetch
+            } else {
+                *rng.choice(STEPS.iter()).unwrap()
+            };
+            history.push(step);
+            let outcome = match step {
+                Succeed => Some(ok("1")),
+                FailRetryably if model.attempt < max => {
+                    Some(Outcome::Retry { delay: 0, error: error("x") })
+                }
+                FailRetryably | FailForGood => Some(Outcome::Dead { error: error("x") }),
+                Release => Some(Outcome::Released),
+                Snooze => Some(Outcome::Snoozed { delay: 0, unknown_type: false }),
+                _ => None,
+            };
+            match step {
+                Fetch => {
+                    let got = fetch_n(store, &who, 1, 60_000).await;
+                    assert_eq!(
+                        got.len(),
+                        usize::from(model.status == Status::Queued),
+                        "{seed} {history:?}"
+                    );
+                    if let Some(leased) = got.into_iter().next() {
+                        held = Some(leased);
+                    }
+                }
+                Lapse => {
+                    if let (Some(leased), Status::Running) = (&held, model.status) {
+                        store.renew(&who, 1, std::slice::from_ref(&leased.lease)).await.unwrap();
+                        while status(store, id).await == Status::Running {
+                            store.reap(10).await.unwrap();
+                        }
+                    }
+                }
+                Requeue => {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    let Claim::Leader { claimed, .. } =
+                        store.claim_due("worker-s", 10).await.unwrap()
+                    else {
+                        panic!("nobody else leads")
+                    };
+                    store.requeue_claimed(&claimed).await.unwrap();
+                }
+                Cancel => {
+                    store.cancel(id).await.unwrap();
+                }
+                Resurrect => {
+                    store.resurrect(&[id], &Actor("m".to_owned())).await.unwrap();
+                }
+                RepeatFinish => {
+                    if let Some((leased, outcome)) = &finished {
+                        let again = finish(store, &who, leased, outcome.clone()).await;
+                        assert!(!matches!(again, Finished::Applied(_)), "{seed} {history:?}");
+                    }
+                }
+                _ => {
+                    if let (Some(leased), Some(outcome), Status::Running) =
+                        (&held, &outcome, model.status)
+                    {
+                        let done = finish(store, &who, leased, outcome.clone()).await;
+                        assert!(
+                            matches!(done, Finished::Applied(_)),
+                            "{seed} {history:?}: {done:?}"
+                        );
+                        finished = Some((leased.clone(), outcome.clone()));
+                    }
+                }
+            }
+            model.take(step);
+            let now = info(store, id).await;
+            assert_eq!(
+                (now.status, now.attempt),
+                (model.status, model.attempt),
+                "{seed} {history:?}"
+            );
+            assert_eq!(now.cancel_requested, model.cancel_requested, "{seed} {history:?}");
+        }
+        // Out of the way of the next history.
+        store.cancel(id).await.unwrap();
+        if let (Some(leased), Status::Running) = (&held, model.status) {
+            finish(store, &who, leased, ok("1")).await;
+        }
+    }
+}
+
+/// Every outcome from every status: what the table does not allow changes nothing.
+async fn spec_1_1_only_moves_of_the_table_happen(make: Make) {
+    let bench = make(&settings());
+    let store = &*bench.store;
+    let a = holder("a");
+    let outcomes = [
+        ok("1"),
+        Outcome::Retry { delay: 60_000, error: error("x") },
+        Outcome::Dead { error: error("x") },
+        Outcome::Cancelled,
+        Outcome::Released,
+        Outcome::Snoozed { delay: 60_000, unknown_type: false },
+    ];
+    for first in &outcomes {
+        for second in &outcomes {
+            let id = add(store, new_task()).await;
+            let leased = fetch(store, &a).await.into_iter().find(|l| l.lease.id == id).unwrap();
+            let Finished::Applied(after) = finish(store, &a, &leased, first.clone()).await else {
+                panic!("a held lease's finish is written")
+            };
+            Status::Running.check_move(after).unwrap();
+            let again = finish(store, &a, &leased, second.clone()).await;
+            assert_eq!(again, Finished::Already, "{first:?} {second:?}");
+            assert_eq!(status(store, id).await, after);
+            store.cancel(id).await.unwrap();
+        }
     }
 }
