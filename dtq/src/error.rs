@@ -91,7 +91,6 @@ pub struct StartError {
 }
 
 impl StartError {
-    #[allow(dead_code, reason = "the worker's")]
     pub(crate) fn new(problems: Vec<String>) -> Self {
         Self { problems }
     }

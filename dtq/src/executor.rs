@@ -8,7 +8,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, TryFutureExt as _};
 use tracing::Instrument as _;
 
 use crate::classify::{self, Verdict};
@@ -16,7 +16,7 @@ use crate::config::{TEN_YEARS, UnknownTask, millis};
 use crate::context::{self, Context};
 use crate::flight::{Flight, Stop};
 use crate::store::{ErrorInfo, KeptResult, Leased, Outcome};
-use crate::task::{Definition, Execution, Run};
+use crate::task::{BoxRun, Definition, Execution, Run};
 use crate::task_error::TaskError;
 use crate::worker::Crew;
 
@@ -24,86 +24,62 @@ use crate::worker::Crew;
 const UNKNOWN_DELAY: Duration = Duration::from_secs(60);
 const UNKNOWN_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// What a body came to: its result as JSON, its error, or a panic.
-type Ended = Result<Result<Vec<u8>, TaskError>, Box<dyn Any + Send>>;
+/// What a body came to: its result as JSON, its error, or what its panic means.
+type Ended = Result<Result<Vec<u8>, TaskError>, Verdict>;
 
 /// Takes a leased task on: it is in flight until its finish is confirmed.
 pub(crate) fn take_on(crew: &Arc<Crew>, leased: Leased) {
-    let timeout = Duration::from_millis(leased.timeout);
-    let flight = crew.flights.add(leased.lease.clone(), timeout);
-    let Some(definition) = crew.lookup.find(&leased.name) else {
+    let definition = crew.lookup.find(&leased.name);
+    let flight = crew.flights.add(leased, definition);
+    let Some(definition) = definition else {
         crew.flights.body_gone(&flight);
-        if flight.conclude() {
-            crew.finish(&flight, &leased.name, unknown(crew, &leased));
-        }
-        return;
+        return crew.conclude(&flight, Some(unknown(crew, &flight.leased)));
     };
+    let body = Body { crew: Arc::clone(crew), flight, definition, told: false };
     match definition.run {
-        Run::Async(run) => {
-            let attempt = attempt(Arc::clone(crew), flight, leased, definition, run);
-            // Onto the user's runtime: if that has ended, the attempt is dropped at once and its
-            // guard gives the task back.
-            crew.runtime.spawn(attempt);
-        }
+        // Onto the user's runtime: if that has ended, the attempt is dropped at once, and with it
+        // `body` gives the task back.
+        Run::Async(run) => drop(crew.runtime.spawn(attempt(body, run))),
         Run::Blocking(run) => {
-            let body = Body::new(crew, flight, definition.name);
-            let crew = Arc::clone(crew);
-            let pool = crew.pool.clone();
             // Out of threads: the job, dropped here, gives the task back.
-            let _ = pool.run(move || blocking_attempt(&crew, body, leased, definition, run));
+            let _ = crew.pool.run(move || blocking_attempt(body, run));
         }
     }
 }
 
 /// An attempt of an async task function, on the user's runtime.
-async fn attempt(
-    crew: Arc<Crew>,
-    flight: Arc<Flight>,
-    leased: Leased,
-    definition: &'static Definition,
-    run: fn(Execution) -> crate::task::BoxRun,
-) {
-    let mut body = Body::new(&crew, Arc::clone(&flight), definition.name);
-    let execution = crew.execution(&flight, &leased);
-    let span = span(&leased);
-    let limit = leased.result_max_bytes;
+async fn attempt(mut body: Body, run: fn(Execution) -> BoxRun) {
+    let Some(execution) = body.begin() else { return };
+    let span = span(&body.flight.leased);
     // Making the future is the task function's own code as well.
     let running = AssertUnwindSafe(async move { run(execution).await }).catch_unwind();
-    let mut running = Box::pin(watched(running).instrument(span));
+    let mut running = Box::pin(watched(running.map_err(panicked)).instrument(span));
     // A body that is ready has returned, whatever was said meanwhile.
     let ended = tokio::select! {
         biased;
         ended = &mut running => Ok(ended),
-        why = flight.to_stop() => Err(why),
+        why = body.flight.to_stop() => Err(why),
     };
     // A panic in a destructor is the task function's too.
-    let dropped = std::panic::catch_unwind(AssertUnwindSafe(|| drop(running)));
+    let dropped = caught(|| drop(running));
     match (ended, dropped) {
-        (_, Err(panic)) => body.ended(Err(panic), limit, definition),
-        (Ok(ended), _) => body.ended(ended, limit, definition),
+        (Ok(Ok(_)), Err(panic)) => body.ended(Err(panic)),
+        (Ok(ended), _) => body.ended(ended),
         (Err(why), _) => body.stopped(why),
     }
 }
 
 /// An attempt of a blocking one, on a thread of dtq's own: it cannot be dropped, only be asked to stop.
-fn blocking_attempt(
-    crew: &Arc<Crew>,
-    mut body: Body,
-    leased: Leased,
-    definition: &'static Definition,
-    run: fn(Execution) -> Result<Vec<u8>, TaskError>,
-) {
-    // Stopped before it began.
-    if let Some(why) = body.flight.stopped() {
-        return body.stopped(why);
-    }
-    let execution = crew.execution(&body.flight, &leased);
+fn blocking_attempt(mut body: Body, run: fn(Execution) -> Result<Vec<u8>, TaskError>) {
+    let Some(execution) = body.begin() else { return };
     let ended = {
-        let _span = span(&leased).entered();
-        let _watch = Watch::begin();
-        std::panic::catch_unwind(AssertUnwindSafe(|| run(execution)))
+        // As on tokio's own blocking threads: `Handle::current()` is the user's runtime.
+        let runtime = body.crew.runtime.clone();
+        let _runtime = runtime.enter();
+        let _span = span(&body.flight.leased).entered();
+        caught(|| run(execution))
     };
-    body.ended(ended, leased.result_max_bytes, definition);
+    body.ended(ended);
 }
 
 fn span(leased: &Leased) -> tracing::Span {
@@ -119,8 +95,9 @@ fn span(leased: &Leased) -> tracing::Span {
 
 impl Crew {
     /// What the task function is given; its time begins.
-    fn execution(&self, flight: &Arc<Flight>, leased: &Leased) -> Execution {
+    fn execution(&self, flight: &Arc<Flight>) -> Execution {
         let deadline = self.flights.start(flight);
+        let leased = &flight.leased;
         let context = context::Inner {
             task_id: leased.lease.id,
             attempt: leased.lease.attempt,
@@ -140,23 +117,55 @@ impl Crew {
         }
     }
 
-    fn outcome(&self, verdict: Verdict, flight: &Flight, definition: &Definition) -> Outcome {
+    /// What a failure comes to: another attempt, or the end.
+    fn failed(&self, verdict: Verdict, flight: &Flight) -> Outcome {
         let (info, retry_after) = match verdict {
             Verdict::Snooze(delay) => {
-                return Outcome::Snoozed {
-                    delay: millis(delay.min(TEN_YEARS)),
-                    unknown_type: false,
-                };
+                let delay = millis(delay.min(TEN_YEARS));
+                return Outcome::Snoozed { delay, unknown_type: false };
             }
             Verdict::Fail { info, retry_after } => (info, retry_after),
         };
-        if !info.retryable || flight.lease.attempt >= self.max_attempts(flight) {
+        let attempt = flight.lease().attempt;
+        if !info.retryable || attempt >= flight.leased.max_attempts {
             return Outcome::Dead { error: info };
         }
-        let policy = self.config.retry.overridden(&definition.options.backoff);
-        let drawn = policy.delay_ms(flight.lease.attempt, fastrand::f64());
+        let policy = match flight.definition {
+            Some(definition) => self.config.retry.overridden(&definition.options.backoff),
+            None => self.config.retry,
+        };
+        let drawn = policy.delay_ms(attempt, fastrand::f64());
         let delay = retry_after.map_or(drawn, millis).min(millis(TEN_YEARS));
         Outcome::Retry { delay, error: info }
+    }
+
+    /// What a task comes to that did not end by itself; nothing is written for a lost one.
+    fn cut_short(&self, why: Stop, flight: &Flight) -> Option<Outcome> {
+        match why {
+            Stop::Cancelled => Some(Outcome::Cancelled),
+            Stop::Release => Some(Outcome::Released),
+            Stop::Lost => None,
+            Stop::TimedOut => Some(self.failed(classify::timeout(flight.timeout), flight)),
+        }
+    }
+
+    /// Has a body dropped; one that has not begun, perhaps because its runtime is blocked, is not
+    /// waited for.
+    pub(crate) fn stop_flight(self: &Arc<Self>, flight: &Arc<Flight>, why: Stop) {
+        flight.stop(why);
+        if flight.withdraw() {
+            self.flights.body_gone(flight);
+            self.conclude(flight, self.cut_short(why, flight));
+        }
+    }
+
+    /// The end of a body that goes on past its grace: its timeout is written without it (SPEC 7.6).
+    pub(crate) fn abandon(self: &Arc<Self>, flight: &Arc<Flight>) {
+        let why = match flight.stopped() {
+            Some(why @ (Stop::Cancelled | Stop::Lost)) => why,
+            _ => Stop::TimedOut,
+        };
+        self.conclude(flight, self.cut_short(why, flight));
     }
 }
 
@@ -175,64 +184,53 @@ fn unknown(crew: &Crew, leased: &Leased) -> Outcome {
 struct Body {
     crew: Arc<Crew>,
     flight: Arc<Flight>,
-    name: &'static str,
+    definition: &'static Definition,
     told: bool,
 }
 
 impl Body {
-    fn new(crew: &Arc<Crew>, flight: Arc<Flight>, name: &'static str) -> Self {
-        Self { crew: Arc::clone(crew), flight, name, told: false }
+    /// What the task function is given, unless the task has been taken from it.
+    fn begin(&mut self) -> Option<Execution> {
+        if self.flight.begin() {
+            return Some(self.crew.execution(&self.flight));
+        }
+        self.told = true;
+        None
     }
 
     /// The body returned or panicked.
-    fn ended(&mut self, ended: Ended, limit: Option<u64>, definition: &'static Definition) {
+    fn ended(&mut self, ended: Ended) {
         let outcome = match ended {
-            Ok(Ok(json)) => self.kept(json, limit),
+            Ok(Ok(json)) => self.kept(json),
             Ok(Err(error)) => {
-                let verdict = std::panic::catch_unwind(AssertUnwindSafe(|| {
-                    classify::classify(&error, definition.retry_on)
-                }));
-                let verdict = verdict.unwrap_or_else(|panic| classify::panic(&panic_text(&*panic)));
-                self.crew.outcome(verdict, &self.flight, definition)
+                let retry_on = self.definition.retry_on;
+                // An error's own code may panic as well, when it is shown or dropped.
+                let verdict = caught(move || classify::classify(&error, retry_on));
+                self.crew.failed(verdict.unwrap_or_else(|panic| panic), &self.flight)
             }
-            Err(panic) => {
-                let verdict = classify::panic(&panic_text(&*panic));
-                self.crew.outcome(verdict, &self.flight, definition)
-            }
+            Err(panic) => self.crew.failed(panic, &self.flight),
         };
-        // A cancel that was asked for makes anything but success a cancel; the store knows too.
-        self.say(Some(outcome), definition);
+        self.say(Some(outcome));
     }
 
     /// The body was dropped.
     fn stopped(&mut self, why: Stop) {
-        let definition = self.crew.lookup.find(self.name);
-        let outcome = match why {
-            Stop::Cancelled => Some(Outcome::Cancelled),
-            Stop::Release => Some(Outcome::Released),
-            Stop::Lost => None,
-            Stop::TimedOut => definition.map(|definition| {
-                let verdict = classify::timeout(self.flight.timeout);
-                self.crew.outcome(verdict, &self.flight, definition)
-            }),
-        };
-        self.told = true;
-        self.crew.flights.body_gone(&self.flight);
-        self.crew.conclude(&self.flight, self.name, outcome);
+        self.say(self.crew.cut_short(why, &self.flight));
     }
 
-    fn say(&mut self, outcome: Option<Outcome>, definition: &'static Definition) {
+    fn say(&mut self, outcome: Option<Outcome>) {
         self.told = true;
         self.crew.flights.body_gone(&self.flight);
-        self.crew.conclude(&self.flight, definition.name, outcome);
+        self.crew.conclude(&self.flight, outcome);
     }
 
-    fn kept(&self, json: Vec<u8>, limit: Option<u64>) -> Outcome {
-        let limit = limit.unwrap_or(self.crew.config.result_max_bytes);
+    fn kept(&self, json: Vec<u8>) -> Outcome {
+        let leased = &self.flight.leased;
+        let limit = leased.result_max_bytes.unwrap_or(self.crew.config.result_max_bytes);
         let bytes = json.len() as u64;
         let result = if bytes > limit {
             tracing::warn!(
-                task_id = %self.flight.lease.id, task_type = self.name, bytes, limit,
+                task_id = %leased.lease.id, task_type = leased.name, bytes, limit,
                 "the task succeeded, but its result is too large to keep"
             );
             KeptResult::TooLarge { bytes }
@@ -246,31 +244,14 @@ impl Body {
 impl Drop for Body {
     fn drop(&mut self) {
         if !self.told {
-            self.crew.flights.body_gone(&self.flight);
-            self.crew.conclude(&self.flight, self.name, Some(Outcome::Released));
+            self.say(Some(Outcome::Released));
         }
     }
 }
 
-/// The timeout of a body that goes on: written without it (SPEC 7.6).
-pub(crate) fn abandon(crew: &Arc<Crew>, flight: &Arc<Flight>) {
-    let definition = crew.name_of(flight).and_then(|name| crew.lookup.find(&name));
-    let outcome = match (flight.stopped(), definition) {
-        (Some(Stop::Cancelled), _) => Some(Outcome::Cancelled),
-        (Some(Stop::Lost), _) => None,
-        (_, Some(definition)) => {
-            let verdict = classify::timeout(flight.timeout);
-            Some(crew.outcome(verdict, flight, definition))
-        }
-        (_, None) => Some(Outcome::Released),
-    };
-    let name = definition.map_or("", |definition| definition.name);
-    crew.conclude(flight, name, outcome);
-}
-
 /// One line for each outcome; no payloads.
-pub(crate) fn log(flight: &Flight, name: &str, outcome: &Outcome) {
-    let lease = &flight.lease;
+pub(crate) fn log(leased: &Leased, outcome: &Outcome) {
+    let (lease, name) = (&leased.lease, &leased.name);
     macro_rules! line {
         ($level:ident, $text:literal $(, $($field:tt)*)?) => {
             tracing::$level!(
@@ -308,6 +289,8 @@ struct Watch(bool);
 impl Watch {
     fn begin() -> Self {
         install_hook();
+        // What an earlier body caught by itself is not why this one panics.
+        PANIC.take();
         Self(WATCHED.replace(true))
     }
 }
@@ -316,6 +299,12 @@ impl Drop for Watch {
     fn drop(&mut self) {
         WATCHED.set(self.0);
     }
+}
+
+/// Runs what is the task function's own; a panic becomes what it means.
+fn caught<T>(own: impl FnOnce() -> T) -> Result<T, Verdict> {
+    let _watch = Watch::begin();
+    std::panic::catch_unwind(AssertUnwindSafe(own)).map_err(panicked)
 }
 
 /// Watches for panics while `body` is polled, and only then.
@@ -352,6 +341,9 @@ fn payload_text(payload: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "with a value that is no text".to_owned())
 }
 
-fn panic_text(payload: &(dyn Any + Send)) -> String {
-    PANIC.take().unwrap_or_else(|| format!("panicked: {}", payload_text(payload)))
+fn panicked(panic: Box<dyn Any + Send>) -> Verdict {
+    let text = PANIC.take().unwrap_or_else(|| format!("panicked: {}", payload_text(&*panic)));
+    // A payload of somebody else's type is never dropped: its destructor may panic in turn.
+    std::mem::forget(panic);
+    classify::panic(&text)
 }

@@ -17,6 +17,8 @@ use crate::worker::Crew;
 const POLL: Duration = Duration::from_millis(1000);
 /// How long one wait for news lasts; a new one costs a command.
 const WAIT: Duration = Duration::from_secs(5);
+/// How often a worker of every queue looks which there are.
+const RESOLVE_EVERY: Duration = Duration::from_secs(5);
 /// What one fetch asks for at most: a reply that holds up nobody.
 const MOST: usize = 256;
 
@@ -24,8 +26,14 @@ pub(crate) async fn run(crew: Arc<Crew>) -> StoreResult<()> {
     let mut queues = Queues::new(crew.choices.clone());
     let mut news: Option<BoxFuture<'static, StoreResult<()>>> = None;
     loop {
+        if crew.flights.free() == 0 {
+            // Whoever cannot take work must not take the news of it either.
+            news = None;
+        }
         let Some(free) = free_slots(&crew).await else { return Ok(()) };
-        queues.refresh(&crew).await?;
+        if queues.refresh(&crew).await? {
+            news = None;
+        }
         let asked = free.min(MOST);
         let request = FetchRequest {
             holder: crew.holder.clone(),
@@ -37,8 +45,12 @@ pub(crate) async fn run(crew: Arc<Crew>) -> StoreResult<()> {
         let Some(fetched) = fetch(&crew, &request).await? else { return Ok(()) };
         log_notes(&fetched.notes);
         let got = fetched.leased.len();
+        if crew.stop.is_stopped() {
+            // Nothing is begun once the worker shuts down: others have time for it.
+            crew.give_back(fetched.leased).await;
+            return Ok(());
+        }
         for leased in fetched.leased {
-            crew.note(&leased);
             executor::take_on(&crew, leased);
         }
         if got >= asked {
@@ -46,7 +58,7 @@ pub(crate) async fn run(crew: Arc<Crew>) -> StoreResult<()> {
         }
         // Nothing is left: wait for news. The wait goes on over polls, so that it costs little.
         let waiting = news.get_or_insert_with(|| {
-            let (store, names) = (Arc::clone(&crew.store), queues.names.clone());
+            let (store, names) = (Arc::clone(&crew.store), queues.order());
             Box::pin(async move {
                 io::retrying("waiting for work", None, || store.wait_for_work(&names, WAIT)).await
             })
@@ -115,55 +127,69 @@ async fn fetch(crew: &Crew, request: &FetchRequest) -> StoreResult<Option<crate:
 /// What to fetch from, and in which order.
 struct Queues {
     choices: Vec<QueueChoice>,
-    /// The names, `*` resolved.
-    names: Vec<String>,
+    /// What `*` stands for: every known queue that is not named itself.
+    rest: Vec<String>,
     resolved_at: Option<Instant>,
 }
 
 impl Queues {
     fn new(choices: Vec<QueueChoice>) -> Self {
-        let names = choices.iter().map(|choice| choice.name.clone()).collect();
-        Self { choices, names, resolved_at: None }
+        Self { choices, rest: Vec::new(), resolved_at: None }
     }
 
-    /// Looks up what `*` means, once a second at most.
-    async fn refresh(&mut self, crew: &Crew) -> StoreResult<()> {
-        let Some(star) = self.choices.iter().position(|choice| choice.name == "*") else {
-            return Ok(());
-        };
-        if self.resolved_at.is_some_and(|at| at.elapsed() < POLL) {
-            return Ok(());
+    /// Looks up what `*` means, now and then; whether it means something else now.
+    async fn refresh(&mut self, crew: &Crew) -> StoreResult<bool> {
+        let is_due = self.resolved_at.is_none_or(|at| at.elapsed() >= RESOLVE_EVERY);
+        if !is_due || self.choices.iter().all(|choice| choice.name != "*") {
+            return Ok(false);
         }
         let known = io::retrying("listing queues", None, || crew.store.queue_names());
         let known = tokio::select! {
             known = known => known?,
-            () = crew.stop.stopped() => return Ok(()),
+            () = crew.stop.stopped() => return Ok(false),
         };
-        let named = |name: &String| self.choices.iter().any(|choice| choice.name == *name);
-        let rest: Vec<String> = known.into_iter().filter(|name| !named(name)).collect();
-        let mut names: Vec<String> =
-            self.choices.iter().map(|choice| choice.name.clone()).collect();
-        names.splice(star..=star, rest);
-        if names.is_empty() {
-            names.push("default".to_owned());
-        }
-        self.names = names;
         self.resolved_at = Some(Instant::now());
-        Ok(())
+        Ok(self.resolve(known))
+    }
+
+    fn resolve(&mut self, known: Vec<String>) -> bool {
+        let is_named = |name: &String| self.choices.iter().any(|choice| choice.name == *name);
+        let mut rest: Vec<String> = known.into_iter().filter(|name| !is_named(name)).collect();
+        rest.sort_unstable();
+        let others = rest != self.rest;
+        self.rest = rest;
+        others
     }
 
     /// The order of one fetch: as given, or drawn by weight.
     fn order(&self) -> Vec<String> {
         if self.choices.iter().all(|choice| choice.weight.is_none()) {
-            return self.names.clone();
+            return self.names(self.choices.iter().map(|choice| choice.name.as_str()));
         }
-        drawn(&self.choices, || fastrand::f64())
+        self.names(drawn(&self.choices, fastrand::f64))
+    }
+
+    /// With `*` replaced by what it stands for.
+    fn names<'a>(&self, choices: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let mut names = Vec::with_capacity(self.choices.len() + self.rest.len());
+        for choice in choices {
+            if choice == "*" {
+                names.extend(self.rest.iter().cloned());
+            } else {
+                names.push(choice.to_owned());
+            }
+        }
+        if names.is_empty() {
+            // A star over a new store.
+            names.push("default".to_owned());
+        }
+        names
     }
 }
 
 /// A random order in which a queue comes first as often as its weight says, and so on for the
 /// rest (Efraimidis and Spirakis).
-fn drawn(choices: &[QueueChoice], mut random: impl FnMut() -> f64) -> Vec<String> {
+fn drawn(choices: &[QueueChoice], mut random: impl FnMut() -> f64) -> Vec<&str> {
     let mut keyed: Vec<(f64, &str)> = choices
         .iter()
         .map(|choice| {
@@ -172,7 +198,7 @@ fn drawn(choices: &[QueueChoice], mut random: impl FnMut() -> f64) -> Vec<String
         })
         .collect();
     keyed.sort_by(|a, b| b.0.total_cmp(&a.0));
-    keyed.into_iter().map(|(_, name)| name.to_owned()).collect()
+    keyed.into_iter().map(|(_, name)| name).collect()
 }
 
 #[cfg(test)]
@@ -189,9 +215,28 @@ mod tests {
         assert!((7300..7700).contains(&first), "{first}");
     }
 
+    fn queues(choices: &[(&str, Option<u32>)]) -> Queues {
+        let choice = |&(name, weight): &(&str, _)| QueueChoice { name: name.to_owned(), weight };
+        Queues::new(choices.iter().map(choice).collect())
+    }
+
     #[test]
     fn spec_7_1_queues_keep_their_order_without_weights() {
-        let choices = ["b", "a"].map(|name| QueueChoice { name: name.to_owned(), weight: None });
-        assert_eq!(Queues::new(choices.into()).order(), ["b", "a"]);
+        assert_eq!(queues(&[("b", None), ("a", None)]).order(), ["b", "a"]);
+    }
+
+    #[test]
+    fn spec_7_1_a_star_means_every_known_queue_that_is_not_named_also_by_weight() {
+        let known = || ["d", "a", "c"].map(str::to_owned).into();
+        let mut strict = queues(&[("c", None), ("*", None), ("z", None)]);
+        assert!(strict.resolve(known()));
+        assert!(!strict.resolve(known()), "nothing new");
+        assert_eq!(strict.order(), ["c", "a", "d", "z"]);
+
+        let mut weighted = queues(&[("c", Some(1)), ("*", Some(1))]);
+        weighted.resolve(known());
+        let mut order = weighted.order();
+        order.sort_unstable();
+        assert_eq!(order, ["a", "c", "d"]);
     }
 }

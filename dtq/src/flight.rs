@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::context::CancelFlag;
 use crate::id::TaskId;
-use crate::store::Lease;
+use crate::store::{Lease, Leased};
+use crate::task::Definition;
 
 /// How long past its deadline a body that cannot be stopped keeps its lease (SPEC 7.6).
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
@@ -27,13 +28,21 @@ pub(crate) enum Stop {
     Release = 4,
 }
 
+/// Whether a body has begun: decided once, by the body itself or by who takes the task from it.
+const NEW: u8 = 0;
+const BEGUN: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
 /// One leased task.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    pub(crate) lease: Lease,
+    pub(crate) leased: Leased,
+    /// `None`: a type that this worker does not know.
+    pub(crate) definition: Option<&'static Definition>,
     pub(crate) timeout: Duration,
     /// 0, or the first [`Stop`] that was said.
     stop: AtomicU8,
+    phase: AtomicU8,
     /// Seen by the task function; woken with it is who waits to drop the body.
     pub(crate) flag: Arc<CancelFlag>,
     /// Who writes the outcome: the body that ended, or dtq's thread without it. One alone.
@@ -45,6 +54,42 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
+    fn new(leased: Leased, definition: Option<&'static Definition>) -> Self {
+        Self {
+            timeout: Duration::from_millis(leased.timeout),
+            leased,
+            definition,
+            stop: AtomicU8::new(0),
+            phase: AtomicU8::new(NEW),
+            flag: Arc::default(),
+            concluded: AtomicBool::new(false),
+            started: OnceLock::new(),
+            body_gone: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.leased.lease
+    }
+
+    fn key(&self) -> (TaskId, u64) {
+        (self.lease().id, self.lease().number)
+    }
+
+    /// The body asks to begin; `false`: the task was withdrawn, and it must not.
+    pub(crate) fn begin(&self) -> bool {
+        self.decide(BEGUN)
+    }
+
+    /// Takes the task from a body that has not begun (its runtime may be blocked); `false`: it has.
+    pub(crate) fn withdraw(&self) -> bool {
+        self.decide(WITHDRAWN)
+    }
+
+    fn decide(&self, phase: u8) -> bool {
+        self.phase.compare_exchange(NEW, phase, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
     /// Says why the body is to be dropped; the first word counts.
     pub(crate) fn stop(&self, why: Stop) {
         let first = self.stop.compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire);
@@ -81,6 +126,12 @@ impl Flight {
     pub(crate) fn is_concluded(&self) -> bool {
         self.concluded.load(Ordering::Acquire)
     }
+}
+
+/// That span from now. One that is beyond what clocks tell never comes, rather than overflows (C4).
+pub(crate) fn after(span: Duration) -> Instant {
+    const NEVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+    Instant::now() + span.min(NEVER)
 }
 
 /// Every task that this worker holds.
@@ -129,31 +180,23 @@ impl Flights {
 
     pub(crate) fn of_task(&self, id: TaskId) -> Vec<Arc<Flight>> {
         let state = self.lock();
-        state.all.values().filter(|flight| flight.lease.id == id).cloned().collect()
+        state.all.values().filter(|flight| flight.lease().id == id).cloned().collect()
     }
 
-    pub(crate) fn add(&self, lease: Lease, timeout: Duration) -> Arc<Flight> {
-        let flight = Arc::new(Flight {
-            timeout,
-            stop: AtomicU8::new(0),
-            flag: Arc::default(),
-            concluded: AtomicBool::new(false),
-            started: OnceLock::new(),
-            body_gone: AtomicBool::new(false),
-            lease,
-        });
-        let key = (flight.lease.id, flight.lease.number);
-        self.lock().all.insert(key, Arc::clone(&flight));
+    pub(crate) fn add(
+        &self,
+        leased: Leased,
+        definition: Option<&'static Definition>,
+    ) -> Arc<Flight> {
+        let flight = Arc::new(Flight::new(leased, definition));
+        self.lock().all.insert(flight.key(), Arc::clone(&flight));
         flight
     }
 
     /// The body begins: its time runs.
     pub(crate) fn start(&self, flight: &Arc<Flight>) -> Instant {
-        let now = Instant::now();
-        let _ = flight.started.set(now);
-        // A timeout is at most an hour; a longer one would not overflow but never come.
-        let deadline =
-            now.checked_add(flight.timeout).unwrap_or(now + Duration::from_secs(86_400 * 365));
+        let _ = flight.started.set(Instant::now());
+        let deadline = after(flight.timeout);
         self.schedule(flight, deadline);
         deadline
     }
@@ -161,8 +204,8 @@ impl Flights {
     fn schedule(&self, flight: &Arc<Flight>, at: Instant) {
         let mut state = self.lock();
         let first = state.deadlines.first_key_value().is_none_or(|((first, ..), _)| at < *first);
-        let key = (at, flight.lease.id, flight.lease.number);
-        state.deadlines.insert(key, Arc::clone(flight));
+        let (id, number) = flight.key();
+        state.deadlines.insert((at, id, number), Arc::clone(flight));
         drop(state);
         if first {
             self.earlier.notify_one();
@@ -171,7 +214,7 @@ impl Flights {
 
     /// The outcome is confirmed, or there is none to write. The slot is free, unless the body goes on.
     pub(crate) fn remove(&self, flight: &Flight) {
-        let key = (flight.lease.id, flight.lease.number);
+        let key = flight.key();
         let mut state = self.lock();
         let gone = state.all.remove(&key).is_some();
         if gone && !flight.body_gone.load(Ordering::Acquire) {
@@ -180,7 +223,7 @@ impl Flights {
         if let Some(started) = flight.started.get() {
             for late in [Duration::ZERO, GRACE] {
                 if let Some(at) = started.checked_add(flight.timeout + late) {
-                    state.deadlines.remove(&(at, flight.lease.id, flight.lease.number));
+                    state.deadlines.remove(&(at, key.0, key.1));
                 }
             }
         }
@@ -192,7 +235,7 @@ impl Flights {
     pub(crate) fn body_gone(&self, flight: &Flight) {
         let mut state = self.lock();
         flight.body_gone.store(true, Ordering::Release);
-        let was_overdue = state.overdue.remove(&(flight.lease.id, flight.lease.number));
+        let was_overdue = state.overdue.remove(&flight.key());
         drop(state);
         if was_overdue {
             self.freed.notify_waiters();
@@ -230,10 +273,12 @@ impl Flights {
                 abandon(flight);
             } else {
                 flight.stop(Stop::TimedOut);
-                let at = Instant::now() + GRACE;
-                let exact =
-                    flight.started.get().and_then(|s| s.checked_add(flight.timeout + GRACE));
-                self.schedule(&flight, exact.unwrap_or(at).max(Instant::now()));
+                // Counted from the start, however late the timeout was struck.
+                let started = flight.started.get().copied();
+                self.schedule(
+                    &flight,
+                    started.map_or(after(GRACE), |at| at + flight.timeout + GRACE),
+                );
             }
         }
     }

@@ -9,11 +9,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::executor;
 use crate::fetch;
 use crate::flight::Stop;
 use crate::store::{Claim, Notice, Renewed, StoreError, StoreResult, log_notes};
-use crate::worker::{Crew, drain, sign_off};
+use crate::worker::{Crew, shut_down};
 
 /// What one pass of the scheduler claims, and of the reaper takes (SPEC 8.2).
 const BATCH: usize = 100;
@@ -64,13 +63,10 @@ pub(crate) async fn run(crew: Arc<Crew>) -> StoreResult<()> {
     let fetching = keep("fetch", |crew, _| fetch::run(crew).boxed());
     crew.stop.stopped().await;
     tracing::info!(worker_id = crew.holder.worker_id, "worker shuts down");
-    // It ends by itself: a fetch that is under way is waited for, since what it leased must not be lost.
-    let _ = tokio::time::timeout(crew.config.drain_timeout, fetching).await;
-    drain(&crew).await;
+    shut_down(&crew, fetching).await;
     for task in background {
         task.abort();
     }
-    sign_off(&crew).await;
     tracing::info!(worker_id = crew.holder.worker_id, "worker stopped");
     let fatal = fatal.lock().map(|mut slot| slot.take()).unwrap_or_default();
     fatal.map_or(Ok(()), Err)
@@ -113,10 +109,14 @@ async fn renew(crew: Arc<Crew>) -> StoreResult<()> {
     let every = crew.config.visibility_timeout / 3;
     let mut next = Instant::now() + every;
     loop {
-        tokio::time::sleep_until(next).await;
-        let flights = crew.flights.unfinished();
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            () = crew.renew_now.notified() => {}
+        }
+        let mut flights = crew.flights.unfinished();
+        flights.retain(|flight| flight.stopped() != Some(Stop::Lost));
         if !flights.is_empty() {
-            let leases: Vec<_> = flights.iter().map(|flight| flight.lease.clone()).collect();
+            let leases: Vec<_> = flights.iter().map(|flight| flight.lease().clone()).collect();
             let renewing = crew.store.renew(&crew.holder, crew.visibility(), &leases);
             let answers = match renewing.await {
                 Ok(answers) => answers,
@@ -132,12 +132,16 @@ async fn renew(crew: Arc<Crew>) -> StoreResult<()> {
             for (flight, answer) in flights.iter().zip(answers) {
                 match answer {
                     Renewed::Held => {}
-                    Renewed::CancelRequested => flight.stop(Stop::Cancelled),
+                    Renewed::CancelRequested => crew.stop_flight(flight, Stop::Cancelled),
                     // Once its outcome is on its way, that it is not running any more is no news.
                     Renewed::Lost if flight.is_concluded() => {}
                     Renewed::Lost => {
-                        tracing::warn!(task_id = %flight.lease.id, attempt = flight.lease.attempt, "the lease was lost: the task is dropped here");
-                        flight.stop(Stop::Lost);
+                        let lease = flight.lease();
+                        tracing::warn!(
+                            task_id = %lease.id, attempt = lease.attempt,
+                            "the lease was lost: the task is dropped here"
+                        );
+                        crew.stop_flight(flight, Stop::Lost);
                     }
                 }
             }
@@ -156,20 +160,28 @@ async fn heartbeat(crew: Arc<Crew>) -> StoreResult<()> {
 
 /// Claims what is due and requeues it, while this worker leads (SPEC 8).
 async fn schedule(crew: Arc<Crew>, signals: Arc<Signals>) -> StoreResult<()> {
+    let mut leads = false;
     let mut stale_at = Instant::now();
     let mut maintain_at = Instant::now() + MAINTAIN_EVERY;
     loop {
         let earlier = signals.due_earlier.notified();
         let sleep = match crew.store.claim_due(&crew.holder.worker_id, BATCH).await? {
-            Claim::Follower { retry_after } => Duration::from_millis(retry_after + 1).min(FOLLOW),
+            Claim::Follower { retry_after } => {
+                leads = false;
+                Duration::from_millis(retry_after + 1).min(FOLLOW)
+            }
             Claim::Leader { claimed, full, next_due } => {
                 let requeued = crew.store.requeue_claimed(&claimed).await?;
                 log_notes(&requeued.notes);
                 if requeued.queued > 0 {
                     tracing::debug!(tasks = requeued.queued, "queued what was due");
                 }
-                if Instant::now() >= stale_at {
-                    crew.store.requeue_stale_claims(STALE_CLAIM_MS).await?;
+                if !leads || Instant::now() >= stale_at {
+                    // A new leader, also one whose last call failed, takes every claim for one that
+                    // was left behind: who still works at it finds it done.
+                    let older_than = if leads { STALE_CLAIM_MS } else { 0 };
+                    crew.store.requeue_stale_claims(older_than).await?;
+                    leads = true;
                     stale_at = Instant::now() + STALE_EVERY;
                 }
                 if Instant::now() >= maintain_at {
@@ -217,10 +229,13 @@ async fn listen(crew: Arc<Crew>, signals: Arc<Signals>) -> StoreResult<()> {
     let mut notices = crew.store.notices(Some(&crew.holder));
     while let Some(notice) = notices.recv().await {
         match notice {
-            Notice::Cancel(id) => {
-                crew.flights.of_task(id).iter().for_each(|flight| flight.stop(Stop::Cancelled));
+            Notice::Cancel(id) => crew.cancel(id),
+            Notice::DueEarlier => signals.due_earlier.notify_one(),
+            Notice::Reconnected => {
+                // What was said meanwhile was missed: look.
+                crew.renew_now.notify_one();
+                signals.due_earlier.notify_one();
             }
-            Notice::DueEarlier | Notice::Reconnected => signals.due_earlier.notify_one(),
             Notice::Ended(_) => {}
         }
     }
@@ -229,6 +244,6 @@ async fn listen(crew: Arc<Crew>, signals: Arc<Signals>) -> StoreResult<()> {
 
 /// Strikes timeouts.
 async fn strike(crew: Arc<Crew>) -> StoreResult<()> {
-    crew.flights.strike(|flight| executor::abandon(&crew, &flight)).await;
+    crew.flights.strike(|flight| crew.abandon(&flight)).await;
     Ok(())
 }

@@ -11,28 +11,27 @@ pub(crate) async fn shut_down_on_signals(stop: Stopper) {
         tracing::warn!("signals cannot be received: the worker does not shut down by them");
         return;
     };
-    let mut code = 0;
-    for seen in 0.. {
-        tokio::select! {
-            _ = terminate.recv() => code = 143,
-            _ = interrupt.recv() => code = 130,
-        }
-        if seen == 0 {
-            tracing::info!("signal received: finishing what runs; another signal ends at once");
-            stop.stop();
-        } else {
-            break;
-        }
+    loop {
+        let code = tokio::select! {
+            _ = terminate.recv() => 143,
+            _ = interrupt.recv() => 130,
+        };
+        first_or_exit(&stop, code);
     }
-    std::process::exit(code);
 }
 
 #[cfg(not(unix))]
 pub(crate) async fn shut_down_on_signals(stop: Stopper) {
-    if tokio::signal::ctrl_c().await.is_ok() {
-        stop.stop();
+    while tokio::signal::ctrl_c().await.is_ok() {
+        first_or_exit(&stop, 130);
     }
-    if tokio::signal::ctrl_c().await.is_ok() {
-        std::process::exit(130);
+}
+
+/// Also when the worker has ended by itself: the process is on its way out, and something holds it up.
+fn first_or_exit(stop: &Stopper, code: i32) {
+    if stop.is_stopped() {
+        std::process::exit(code);
     }
+    tracing::info!("signal received: finishing what runs; another signal ends at once");
+    stop.stop();
 }
