@@ -27,8 +27,9 @@ pub(super) struct Link {
     client: Client,
     /// A call that fails for the connection takes it out of here; the next one makes a new one.
     shared: Mutex<Option<(u64, MultiplexedConnection)>>,
-    /// One blocking read at a time, on a connection of its own.
-    blocking: Mutex<Option<MultiplexedConnection>>,
+    /// Connections for blocking reads that are not in use: each read has one of its own, so that two
+    /// workers of one process do not wait for each other.
+    blocking: Mutex<Vec<MultiplexedConnection>>,
     greeting: Greeting,
     /// The key that tells layout and shards.
     meta_key: String,
@@ -48,7 +49,7 @@ impl Link {
         Arc::new(Self {
             client,
             shared: Mutex::new(None),
-            blocking: Mutex::new(None),
+            blocking: Mutex::new(Vec::new()),
             greeting,
             anchor: meta_key.clone(),
             meta_key,
@@ -145,8 +146,8 @@ impl Link {
     /// A command that blocks on the server for up to `timeout`. A caller that gives up closes the
     /// connection: the server then takes nothing out of a list on its behalf.
     pub(super) async fn block(&self, command: &Cmd, timeout: Duration) -> StoreResult<Value> {
-        let mut slot = self.blocking.lock().await;
-        let mut connection = match slot.take() {
+        let idle = self.blocking.lock().await.pop();
+        let mut connection = match idle {
             Some(connection) => connection,
             None => self.connect(None).await?,
         };
@@ -159,7 +160,7 @@ impl Link {
         .and_then(Value::extract_error);
         match answer {
             Ok(answer) => {
-                *slot = Some(connection);
+                self.blocking.lock().await.push(connection);
                 Ok(answer)
             }
             Err(error) => Err(to_store_error(error)),
