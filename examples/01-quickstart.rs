@@ -31,7 +31,7 @@ async fn send_welcome(
 
 #[tokio::main]
 async fn main() -> dtq::Result<()> {
-    tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN).init();
+    tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::ERROR).init();
     let client = dtq::Client::from_env()?;
     dtq::set_default_client(client.clone());
     tokio::spawn(tell_what_happens(client.events()));
