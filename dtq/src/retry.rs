@@ -188,6 +188,14 @@ mod tests {
     }
 
     #[test]
+    fn spec_2_3_the_cap_bounds_the_delay_before_jitter() {
+        let policy = RetryPolicy::default();
+        assert_eq!(policy.capped(7), 60.0);
+        assert_eq!(policy.delay_ms(7, 1.0), 72_000);
+        assert_eq!(policy.delay_ms(0, 0.5), policy.delay_ms(1, 0.5), "0 counts as 1");
+    }
+
+    #[test]
     fn c2_a_base_of_zero_stays_zero() {
         let policy = RetryPolicy { base: 0.0, max: 60.0, jitter: 1.0 };
         for attempt in ATTEMPTS.into_iter().chain([2000]) {

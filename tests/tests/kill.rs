@@ -268,7 +268,7 @@ async fn spec_7_8_a_second_signal_ends_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c17_a_draining_worker_keeps_its_leases() {
+async fn spec_7_5_c17_h16_a_draining_worker_keeps_its_leases() {
     let mut fleet = Fleet::start(0);
     let draining = fleet.spawn(&[("DTQ_DRAIN_TIMEOUT_S", "30")]);
     fleet.workers.push(draining);
@@ -299,7 +299,7 @@ async fn c18_with_redis_gone_sigterm_ends_by_the_drain_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c14_a_restart_under_the_same_id_takes_over_what_the_killed_one_held() {
+async fn c14_h28_a_restart_under_the_same_id_takes_over_what_the_killed_one_held() {
     let mut fleet = Fleet::start(0);
     let named = [("DTQ_WORKER_ID", "worker-named"), ("DTQ_HEARTBEAT_INTERVAL_S", "0.3")];
     let worker = fleet.spawn(&named);

@@ -589,7 +589,7 @@ async fn elsewhere(label: String) {
 }
 
 #[tokio::test]
-async fn spec_7_1_the_default_queues_are_default_and_those_of_the_workers_tasks() {
+async fn spec_7_1_h20_the_default_queues_are_default_and_those_of_the_workers_tasks() {
     let rig = rig().await;
     let handle = Elsewhere::enqueue(unique("own")).on(&rig.client).await.unwrap();
     handle.result_within(PATIENCE).await.unwrap();
@@ -604,7 +604,7 @@ async fn spec_7_1_the_default_queues_are_default_and_those_of_the_workers_tasks(
 }
 
 #[tokio::test]
-async fn spec_8_4_many_due_at_one_moment_all_start_once_and_never_early() {
+async fn spec_8_4_h21_many_due_at_one_moment_all_start_once_and_never_early() {
     let rig = rig_with(|config| config.concurrency(64)).await;
     let label = unique("due");
     let due = std::time::SystemTime::now() + Duration::from_millis(1500);
@@ -628,4 +628,26 @@ async fn spec_7_2_an_idle_worker_costs_at_most_3_commands_a_second() {
     tokio::time::sleep(watched).await;
     let commands = raw.commands().await - before;
     assert!(commands <= 3 * watched.as_secs(), "{commands} commands in {watched:?}");
+}
+
+#[dtq::task(max_attempts = 3, backoff(base = "120ms", max = "120ms", jitter = 0.0))]
+async fn own_delays(how: String) -> Result<(), TaskError> {
+    match how.as_str() {
+        "policy" => Err(dtq::retryable!("by the policy")),
+        _ => Err(dtq::retryable!("by the error"))
+            .map_err(|error: TaskError| error.retry_after(Duration::from_millis(70_123))),
+    }
+}
+
+#[tokio::test]
+async fn spec_2_5_a_task_overrides_the_policy_and_an_error_its_own_delay() {
+    let rig = rig().await;
+    for (how, delay) in [("policy", 120), ("error", 70_123)] {
+        let handle = OwnDelays::enqueue(how).on(&rig.client).await.unwrap();
+        until("it is retried", async || {
+            let info = rig.client.inspect().task(handle.id()).await.unwrap().unwrap();
+            info.last_error.is_some_and(|error| error.delay_ms == Some(delay))
+        })
+        .await;
+    }
 }

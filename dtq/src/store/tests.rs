@@ -112,20 +112,20 @@ on_every_store! {
     spec_4_7_a_repeated_enqueue_succeeds_without_a_second_task
     spec_4_7_a_repeated_finish_says_already
     spec_4_7_with_no_retention_repeats_still_do_nothing
-    spec_7_4_a_stale_holder_changes_nothing
-    spec_7_1_strict_priority_and_fifo_within_one
+    spec_7_4_h13_a_stale_holder_changes_nothing
+    spec_7_1_h19_strict_priority_and_fifo_within_one
     spec_7_10_after_a_cancel_request_success_stays_and_failure_becomes_cancelled
-    spec_9_1_cancel_in_every_status
-    spec_9_2_a_task_past_its_ttl_expires_at_fetch_and_at_requeue
+    spec_9_1_h14_cancel_in_every_status
+    spec_9_2_h8_a_task_past_its_ttl_expires_at_fetch_and_at_requeue
     spec_1_3_a_release_keeps_the_attempt
     spec_3_8_a_snooze_keeps_the_attempt
     spec_6_2_depth_is_exact_and_retries_are_never_refused
-    spec_6_2_scheduled_tasks_have_their_own_limit
+    spec_6_2_h22_scheduled_tasks_have_their_own_limit
     spec_6_3_a_unit_is_all_or_nothing
     spec_6_5_idempotency_in_every_state
     spec_8_2_a_claim_is_requeued_once
     spec_8_3_stale_claims_go_back
-    spec_8_1_one_leader_at_a_time
+    spec_8_1_h17_one_leader_at_a_time
     spec_9_3_dead_letters_are_listed_requeued_discarded_and_purged
     spec_9_4_a_paused_queue_is_not_fetched_and_a_purge_cancels_what_waits
     spec_9_5_listings_find_every_task_where_it_is
@@ -136,6 +136,13 @@ on_every_store! {
     spec_6_1_a_time_in_the_past_means_now
     spec_4_attempts_follow_the_model_through_random_histories
     spec_1_1_only_moves_of_the_table_happen
+    spec_4_6_an_admin_requeue_starts_anew_and_remembers
+    spec_9_6_ended_tasks_leave_with_their_retention
+    h12_bulk_requeues_at_once_take_each_letter_once_and_a_purge_leaves_nothing
+    h18_a_late_finish_leaves_a_newer_tasks_key_alone
+    h23_what_is_redelivered_into_a_paused_queue_waits
+    c36_a_scheduler_that_dies_after_each_of_its_steps_loses_and_doubles_nothing
+    c35_ten_schedulers_at_once_start_each_task_once
 }
 
 pub(super) fn holder(name: &str) -> Holder {
@@ -432,7 +439,7 @@ async fn spec_4_7_with_no_retention_repeats_still_do_nothing(make: Make) {
     assert!(fetch(store, &holder("a")).await.is_empty(), "the repeated enqueue added nothing");
 }
 
-async fn spec_7_4_a_stale_holder_changes_nothing(make: Make) {
+async fn spec_7_4_h13_a_stale_holder_changes_nothing(make: Make) {
     let bench = make(&settings());
     let store = &*bench.store;
     let (a, b) = (holder("a"), holder("b"));
@@ -445,6 +452,8 @@ async fn spec_7_4_a_stale_holder_changes_nothing(make: Make) {
     assert_eq!(store.renew(&a, 1000, &[old.lease.clone()]).await.unwrap(), [Renewed::Lost]);
     let new = fetch(store, &b).await.remove(0);
     assert!(new.lease.number > old.lease.number);
+    let renewed = store.renew(&a, 1000, &[old.lease.clone(), new.lease.clone()]).await.unwrap();
+    assert_eq!(renewed, [Renewed::Lost, Renewed::Held]);
     for outcome in [
         ok("1"),
         Outcome::Retry { delay: 1, error: error("x") },
@@ -468,7 +477,7 @@ async fn spec_7_4_a_stale_holder_changes_nothing(make: Make) {
     );
 }
 
-async fn spec_7_1_strict_priority_and_fifo_within_one(make: Make) {
+async fn spec_7_1_h19_strict_priority_and_fifo_within_one(make: Make) {
     let bench = make(&settings());
     let store = &*bench.store;
     let mut wanted = Vec::new();
@@ -520,7 +529,7 @@ async fn spec_7_10_after_a_cancel_request_success_stays_and_failure_becomes_canc
     assert_eq!(status(store, id).await, Status::Cancelled, "loss becomes cancelled too");
 }
 
-async fn spec_9_1_cancel_in_every_status(make: Make) {
+async fn spec_9_1_h14_cancel_in_every_status(make: Make) {
     let bench = make(&settings());
     let store = &*bench.store;
     let a = holder("a");
@@ -557,7 +566,7 @@ async fn spec_9_1_cancel_in_every_status(make: Make) {
     assert!(fetch(store, &a).await.is_empty());
 }
 
-async fn spec_9_2_a_task_past_its_ttl_expires_at_fetch_and_at_requeue(make: Make) {
+async fn spec_9_2_h8_a_task_past_its_ttl_expires_at_fetch_and_at_requeue(make: Make) {
     let bench = make(&settings());
     let store = &*bench.store;
     let a = holder("a");
@@ -634,7 +643,7 @@ async fn spec_6_2_depth_is_exact_and_retries_are_never_refused(make: Make) {
     assert_eq!(store.queues().await.unwrap()[0].depth, 4);
 }
 
-async fn spec_6_2_scheduled_tasks_have_their_own_limit(make: Make) {
+async fn spec_6_2_h22_scheduled_tasks_have_their_own_limit(make: Make) {
     let bench = make(&Settings { max_scheduled: 2, max_queue_depth: 1, ..settings() });
     let store = &*bench.store;
     for _ in 0..2 {
@@ -741,7 +750,7 @@ async fn spec_8_3_stale_claims_go_back(make: Make) {
     assert_eq!(fetch(store, &holder("a")).await[0].lease.id, id);
 }
 
-async fn spec_8_1_one_leader_at_a_time(make: Make) {
+async fn spec_8_1_h17_one_leader_at_a_time(make: Make) {
     let bench = make(&settings());
     let store = &*bench.store;
     assert!(matches!(store.claim_due("worker-a", 10).await.unwrap(), Claim::Leader { .. }));
@@ -1201,4 +1210,191 @@ async fn spec_1_1_only_moves_of_the_table_happen(make: Make) {
             store.cancel(id).await.unwrap();
         }
     }
+}
+
+async fn spec_4_6_an_admin_requeue_starts_anew_and_remembers(make: Make) {
+    let bench = make(&settings());
+    let store = &*bench.store;
+    let (a, ada) = (holder("a"), Actor("ada".to_owned()));
+    let own = Some("{\"mine\":1.0}".to_owned());
+    let id = add(store, NewTask { max_attempts: 2, metadata: own, ..new_task() }).await;
+    for round in 0..2 {
+        let leased = fetch(store, &a).await.remove(0);
+        assert_eq!(leased.lease.attempt, 1);
+        if round == 0 {
+            finish(store, &a, &leased, Outcome::Retry { delay: 0, error: error("x") }).await;
+            run_scheduler_until(store, 1).await;
+            let leased = fetch(store, &a).await.remove(0);
+            finish(store, &a, &leased, Outcome::Dead { error: error("x") }).await;
+        } else {
+            finish(store, &a, &leased, Outcome::Dead { error: error("x") }).await;
+        }
+        assert_eq!(store.resurrect(&[id], &ada).await.unwrap(), [Ok(())]);
+        assert!(
+            store
+                .dead_letters(&DeadLetterFilter::default(), None, 1)
+                .await
+                .unwrap()
+                .items
+                .is_empty()
+        );
+    }
+    let metadata = info(store, id).await.metadata.unwrap();
+    let metadata: serde_json::Value = serde_json::from_str(&metadata).unwrap();
+    assert_eq!(metadata, serde_json::json!({"mine": 1.0, "previous_attempts": [2, 1]}));
+    // So are cancelled ones, and nothing else.
+    store.cancel(id).await.unwrap();
+    assert_eq!(store.resurrect(&[id], &ada).await.unwrap(), [Ok(())]);
+    let leased = fetch(store, &a).await.remove(0);
+    let running = store.resurrect(&[id], &ada).await.unwrap();
+    assert_eq!(running, [Err(Resurrection::Not(Status::Running))]);
+    finish(store, &a, &leased, ok("1")).await;
+    let succeeded = store.resurrect(&[id, TaskId::new(0)], &ada).await.unwrap();
+    assert_eq!(succeeded, [Err(Resurrection::Not(Status::Succeeded)), Err(Resurrection::NotFound)]);
+}
+
+async fn spec_9_6_ended_tasks_leave_with_their_retention(make: Make) {
+    let bench = make(&Settings { result_retention: 60_000, task_retention: 30, ..settings() });
+    let store = &*bench.store;
+    let a = holder("a");
+    let keeps = add(store, new_task()).await;
+    let leaves = add(store, NewTask { retention: Some(30), ..new_task() }).await;
+    let dies = add(store, new_task()).await;
+    let live =
+        add(store, NewTask { retention: Some(30), due: Due::After(60_000), ..new_task() }).await;
+    for leased in fetch(store, &a).await {
+        let outcome =
+            if leased.lease.id == dies { Outcome::Dead { error: error("x") } } else { ok("\"r\"") };
+        finish(store, &a, &leased, outcome).await;
+    }
+    let started = std::time::Instant::now();
+    for id in [leaves, dies] {
+        while store.task(id).await.unwrap().is_some() {
+            assert!(started.elapsed() < Duration::from_secs(10), "{id} stays");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    assert_eq!(info(store, keeps).await.result, ResultInfo::Json("\"r\"".to_owned()));
+    assert_eq!(status(store, live).await, Status::Pending, "a live record never expires (H7)");
+}
+
+async fn h12_bulk_requeues_at_once_take_each_letter_once_and_a_purge_leaves_nothing(make: Make) {
+    let bench = make(&settings());
+    let store = &*bench.store;
+    let (a, ada) = (holder("a"), Actor("ada".to_owned()));
+    let tasks: Vec<NewTask> = (0..60)
+        .map(|n| NewTask {
+            idempotency: Some(Idempotency { key: format!("k{n}"), fingerprint: "f".to_owned() }),
+            ..new_task()
+        })
+        .collect();
+    let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
+    store.enqueue(&[tasks.clone()]).await.unwrap();
+    for leased in fetch(store, &a).await {
+        finish(store, &a, &leased, Outcome::Dead { error: error("x") }).await;
+    }
+    let both = futures_util::future::join(
+        store.resurrect(&ids[..40], &ada),
+        store.resurrect(&ids[..40], &ada),
+    )
+    .await;
+    let taken = |answers: &[Result<(), Resurrection>]| {
+        answers.iter().filter(|answer| answer.is_ok()).count()
+    };
+    assert_eq!(taken(&both.0.unwrap()) + taken(&both.1.unwrap()), 40);
+    assert_eq!(store.queues().await.unwrap()[0].depth, 40);
+    assert_eq!(store.discard(&ids[40..], false, &ada).await.unwrap(), vec![true; 20]);
+    assert_eq!(store.discard(&ids[40..], false, &ada).await.unwrap(), vec![false; 20]);
+    assert!(
+        store.dead_letters(&DeadLetterFilter::default(), None, 100).await.unwrap().items.is_empty()
+    );
+    for id in &ids[40..] {
+        assert!(store.task(*id).await.unwrap().is_none());
+    }
+    let again: Vec<NewTask> =
+        tasks[40..].iter().map(|task| NewTask { id: TaskId::new(0), ..task.clone() }).collect();
+    assert_eq!(
+        store.enqueue(&[again]).await.unwrap(),
+        [Ok(vec![Accepted::New; 20])],
+        "their keys are free"
+    );
+}
+
+async fn h18_a_late_finish_leaves_a_newer_tasks_key_alone(make: Make) {
+    let bench = make(&Settings { task_retention: 0, idempotency_ttl: 1, ..settings() });
+    let store = &*bench.store;
+    let a = holder("a");
+    let keyed = || NewTask {
+        idempotency: Some(Idempotency { key: "k".to_owned(), fingerprint: "f".to_owned() }),
+        max_attempts: 1,
+        ..new_task()
+    };
+    add(store, keyed()).await;
+    let old = fetch_n(store, &a, 1, 1).await.remove(0);
+    reap(store).await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let newer = add(store, keyed()).await;
+    assert_ne!(finish(store, &a, &old, ok("1")).await, Finished::Applied(Status::Succeeded));
+    let answer = store.enqueue(&[vec![keyed()]]).await.unwrap().remove(0);
+    assert_eq!(answer, Err(Refusal::IdempotencyInProgress { task_id: newer }));
+}
+
+async fn h23_what_is_redelivered_into_a_paused_queue_waits(make: Make) {
+    let bench = make(&settings());
+    let store = &*bench.store;
+    let (a, ada) = (holder("a"), Actor("ada".to_owned()));
+    let id = add(store, new_task()).await;
+    fetch_n(store, &a, 1, 1).await;
+    store.set_paused("default", true, &ada).await.unwrap();
+    assert_eq!(reap(store).await.redelivered, [id]);
+    assert!(fetch(store, &a).await.is_empty());
+    store.set_paused("default", false, &ada).await.unwrap();
+    assert_eq!(fetch(store, &a).await.len(), 1);
+}
+
+async fn c36_a_scheduler_that_dies_after_each_of_its_steps_loses_and_doubles_nothing(make: Make) {
+    let bench = make(&settings());
+    let store = &*bench.store;
+    let id = add(store, NewTask { due: Due::After(1), ..new_task() }).await;
+    tokio::time::sleep(Duration::from_millis(3)).await;
+    // Dies after claiming, twice; its claims are found to be stale.
+    for _ in 0..2 {
+        let Claim::Leader { claimed, .. } = store.claim_due("worker-s", 10).await.unwrap() else {
+            panic!()
+        };
+        assert_eq!(claimed, [id]);
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        assert_eq!(store.requeue_stale_claims(1).await.unwrap(), 1);
+    }
+    // Dies after requeueing, before it knew: nothing of the claim is left.
+    let Claim::Leader { claimed, .. } = store.claim_due("worker-s", 10).await.unwrap() else {
+        panic!()
+    };
+    store.requeue_claimed(&claimed).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(3)).await;
+    assert_eq!(store.requeue_stale_claims(1).await.unwrap(), 0);
+    run_scheduler_until(store, 0).await;
+    assert_eq!(fetch(store, &holder("a")).await.len(), 1, "queued once");
+}
+
+async fn c35_ten_schedulers_at_once_start_each_task_once(make: Make) {
+    let bench = make(&settings());
+    let store = &*bench.store;
+    let tasks: Vec<_> = (0..300).map(|_| NewTask { due: Due::After(20), ..new_task() }).collect();
+    store.enqueue(&[tasks]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(25)).await;
+    let schedulers = (0..10).map(|n| async move {
+        let id = format!("worker-{n}");
+        let mut queued = 0;
+        for _ in 0..10 {
+            if let Claim::Leader { claimed, .. } = store.claim_due(&id, 100).await.unwrap() {
+                queued += store.requeue_claimed(&claimed).await.unwrap().queued;
+            }
+            store.step_down(&id).await.unwrap();
+        }
+        queued
+    });
+    let queued: usize = futures_util::future::join_all(schedulers).await.into_iter().sum();
+    assert_eq!(queued, 300);
+    assert_eq!(fetch_n(store, &holder("a"), 1000, 30_000).await.len(), 300);
 }

@@ -92,7 +92,7 @@ const LIVE: &str =
     return n";
 
 #[tokio::test]
-async fn c26_scripts_are_loaded_again_after_script_flush() {
+async fn spec_5_5_c26_scripts_are_loaded_again_after_script_flush() {
     let mut rig = rig().await;
     let a = holder("a");
     for _ in 0..2 {
@@ -109,7 +109,7 @@ async fn c26_scripts_are_loaded_again_after_script_flush() {
 }
 
 #[tokio::test]
-async fn c25_a_destroyed_group_is_recreated_without_loss_or_replay() {
+async fn spec_5_5_c25_c30b_h11_a_destroyed_group_is_recreated_without_loss_or_replay() {
     let mut rig = rig().await;
     let a = holder("a");
     let runs = add(&rig.store, new_task()).await;
@@ -136,7 +136,7 @@ async fn c25_a_destroyed_group_is_recreated_without_loss_or_replay() {
 }
 
 #[tokio::test]
-async fn c25_after_flushall_new_work_flows() {
+async fn spec_5_6_c25_after_flushall_nothing_is_left_behind_and_new_work_flows() {
     let mut rig = rig().await;
     let a = holder("a");
     add(&rig.store, new_task()).await;
@@ -174,7 +174,7 @@ async fn bring_to(rig: &mut Rig, stage: Stage, id_of: NewTask) -> Option<crate::
 }
 
 #[tokio::test]
-async fn c32_any_single_field_deleted_still_ends() {
+async fn spec_5_7_c32_any_single_field_deleted_still_ends() {
     let mut rig = rig().await;
     for stage in [Stage::Pending, Stage::Queued, Stage::Running, Stage::Retrying] {
         let mut field_at = 0;
@@ -257,7 +257,7 @@ async fn c32_entries_schedules_and_leases_deleted_by_hand_are_restored() {
 }
 
 #[tokio::test]
-async fn c40_entries_written_by_hand_are_quarantined_and_the_rest_runs() {
+async fn spec_5_7_c40_h10_entries_written_by_hand_are_quarantined_and_the_rest_runs() {
     let mut rig = rig().await;
     let stream = "dtq:stream:default:p5";
     for fields in [
@@ -337,7 +337,7 @@ async fn spec_5_2_under_maxmemory_enqueue_is_refused_and_finish_goes_on() {
 }
 
 #[tokio::test]
-async fn spec_5_1_every_ending_leaves_only_bounded_keys() {
+async fn spec_5_1_c31_every_ending_leaves_only_bounded_keys() {
     let short =
         Settings { result_retention: 1, task_retention: 1, idempotency_ttl: 1, ..settings() };
     let mut rig = rig_with(&short).await;
@@ -515,4 +515,163 @@ async fn spec_5_2_a_batch_is_one_round_trip_and_few_commands_a_task() {
     assert!(per_task(before, enqueued) <= 2.3, "enqueue: {}", per_task(before, enqueued));
     assert!(per_task(enqueued, fetched) <= 2.5, "fetch: {}", per_task(enqueued, fetched));
     assert!(per_task(fetched, finished) <= 4.3, "finish: {}", per_task(fetched, finished));
+}
+
+#[tokio::test]
+async fn spec_5_3_due_times_and_deadlines_are_by_the_servers_clock() {
+    let mut rig = rig().await;
+    let now = async |rig: &mut Rig| -> u64 {
+        let time: Vec<u64> = rig.run(&["TIME"]).await;
+        time[0] * 1000 + time[1] / 1000
+    };
+    let before = now(&mut rig).await;
+    let delayed =
+        add(&rig.store, NewTask { due: Due::After(5000), ttl: Some(9000), ..new_task() }).await;
+    add(&rig.store, new_task()).await;
+    let leased = fetch_n(&rig.store, &holder("a"), 1, 7000).await.remove(0);
+    let after = now(&mut rig).await;
+    let due: u64 = rig.run(&["ZSCORE", "dtq:retry:schedule", &delayed.to_string()]).await;
+    let deadline: u64 = rig.run(&["ZSCORE", "dtq:leases", &leased.lease.id.to_string()]).await;
+    let expires = info(&rig.store, delayed).await.expires_ms.unwrap();
+    for (moment, span) in [(due, 5000), (deadline, 7000), (expires, 9000)] {
+        assert!((before + span..=after + span).contains(&moment), "C5: to the millisecond");
+    }
+}
+
+#[tokio::test]
+async fn spec_7_3_entries_that_are_not_their_records_own_are_absorbed_or_dropped() {
+    let mut rig = rig().await;
+    let a = holder("a");
+    let stream = "dtq:stream:default:p5";
+    let doubled = async |rig: &mut Rig, id: &str| {
+        rig.run::<String>(&["XADD", stream, "*", "v", "1", "i", id, "a", "1"]).await;
+    };
+    let id = add(&rig.store, new_task()).await.to_string();
+    doubled(&mut rig, &id).await;
+    let leased = fetch(&rig.store, &a).await;
+    assert_eq!(leased.len(), 1, "the double of a queued task is absorbed");
+    doubled(&mut rig, &id).await;
+    assert!(fetch(&rig.store, &a).await.is_empty(), "and that of a running one");
+    assert_eq!(rig.run::<u64>(&["XLEN", stream]).await, 1, "whose own entry is left alone");
+    let held = info(&rig.store, leased[0].lease.id).await;
+    assert_eq!((held.status, held.attempt), (Status::Running, 1), "its record is not touched");
+    finish(&rig.store, &a, &leased[0], ok("1")).await;
+    doubled(&mut rig, &id).await;
+    assert!(fetch(&rig.store, &a).await.is_empty(), "that of an ended one is dropped");
+    assert_eq!(rig.run::<u64>(&["XLEN", stream]).await, 0);
+    let cancelled = add(&rig.store, new_task()).await;
+    rig.run::<i64>(&["HSET", &format!("dtq:task:{cancelled}"), "c", "1"]).await;
+    assert!(fetch(&rig.store, &a).await.is_empty());
+    assert_eq!(status(&rig.store, cancelled).await, Status::Cancelled);
+}
+
+#[tokio::test]
+async fn h2_h3_h4_h5_status_and_follow_up_are_written_together() {
+    let mut rig = rig().await;
+    let a = holder("a");
+    let key = Some(Idempotency { key: "k".to_owned(), fingerprint: "f".to_owned() });
+    let id = add(&rig.store, NewTask { idempotency: key, ..new_task() }).await;
+    // (status, entries, scheduled, claimed, leases, dead letters, state of the key)
+    let seen = async |rig: &mut Rig| -> (Status, u64, u64, u64, u64, u64, String) {
+        let key: String = rig.run(&["GET", "dtq:idempotency:default:k"]).await;
+        let state = key.split("\"state\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+        (
+            status(&rig.store, id).await,
+            rig.run(&["XLEN", "dtq:stream:default:p5"]).await,
+            rig.run(&["ZCARD", "dtq:retry:schedule"]).await,
+            rig.run(&["ZCARD", "dtq:retry:claimed"]).await,
+            rig.run(&["ZCARD", "dtq:leases"]).await,
+            rig.run(&["XLEN", "dtq:stream:dead-letter"]).await,
+            state,
+        )
+    };
+    let processing = || "processing".to_owned();
+    assert_eq!(seen(&mut rig).await, (Status::Queued, 1, 0, 0, 0, 0, processing()));
+    let leased = fetch(&rig.store, &a).await.remove(0);
+    assert_eq!(seen(&mut rig).await, (Status::Running, 1, 0, 0, 1, 0, processing()));
+    finish(&rig.store, &a, &leased, Outcome::Retry { delay: 0, error: error("x") }).await;
+    assert_eq!(seen(&mut rig).await, (Status::Retrying, 0, 1, 0, 0, 0, processing()));
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let Claim::Leader { claimed, .. } = rig.store.claim_due("worker-s", 10).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(seen(&mut rig).await, (Status::Retrying, 0, 0, 1, 0, 0, processing()));
+    rig.store.requeue_claimed(&claimed).await.unwrap();
+    assert_eq!(seen(&mut rig).await, (Status::Queued, 1, 0, 0, 0, 0, processing()));
+    let leased = fetch(&rig.store, &a).await.remove(0);
+    finish(&rig.store, &a, &leased, Outcome::Dead { error: error("x") }).await;
+    assert_eq!(seen(&mut rig).await, (Status::DeadLettered, 0, 0, 0, 0, 1, "failed".to_owned()));
+}
+
+#[tokio::test]
+async fn h7_c7_nothing_of_a_live_task_ever_expires() {
+    let mut rig = rig_with(&Settings {
+        task_retention: 1000,
+        result_retention: 1000,
+        idempotency_ttl: 1000,
+        ..settings()
+    })
+    .await;
+    for stage in [Stage::Pending, Stage::Queued, Stage::Running, Stage::Retrying] {
+        let key = Some(Idempotency { key: format!("{stage:?}"), fingerprint: "f".to_owned() });
+        let task = NewTask { idempotency: key, retention: Some(10), ..new_task() };
+        let record = format!("dtq:task:{}", task.id);
+        bring_to(&mut rig, stage, task).await;
+        let idempotency = format!("dtq:idempotency:default:{stage:?}");
+        for key in [record, idempotency] {
+            assert_eq!(rig.run::<i64>(&["PTTL", &key]).await, -1, "{stage:?} {key}");
+        }
+        rig.settle().await;
+    }
+}
+
+#[tokio::test]
+async fn c15_h27_what_workers_leave_behind_is_bounded() {
+    let mut rig = rig().await;
+    for n in 0..50 {
+        let who = Holder { worker_id: format!("w{n}"), incarnation: format!("i{n}") };
+        let beat = Heartbeat {
+            holder: who.clone(),
+            queues: Vec::new(),
+            concurrency: 1,
+            in_flight: 0,
+            interval: 1,
+            pid: 1,
+            host: String::new(),
+        };
+        rig.store.register(&beat, false).await.unwrap();
+        add(&rig.store, new_task()).await;
+        let leased = fetch_n(&rig.store, &who, 1, 1).await;
+        assert_eq!(leased.len(), 1);
+        rig.run::<i64>(&["SADD", "dtq:cancelled", &leased[0].lease.id.to_string()]).await;
+        finish(&rig.store, &who, &leased[0], ok("1")).await;
+    }
+    let consumers: Vec<Value> =
+        rig.run(&["XINFO", "CONSUMERS", "dtq:stream:default:p5", "workers"]).await;
+    assert_eq!(consumers.len(), 1);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    rig.store.maintain().await.unwrap();
+    assert_eq!(rig.run::<u64>(&["SCARD", "dtq:workers"]).await, 0);
+    assert_eq!(rig.run::<u64>(&["SCARD", "dtq:cancelled"]).await, 0);
+}
+
+#[tokio::test]
+async fn c33_a_purge_goes_in_steps_that_hold_up_nobody() {
+    let mut rig = rig().await;
+    for _ in 0..3 {
+        rig.store.enqueue(&[(0..1000).map(|_| new_task()).collect()]).await.unwrap();
+    }
+    let ada = Actor("ada".to_owned());
+    let (mut purged, mut steps) = (0, 0);
+    loop {
+        let (n, more) = rig.store.purge_chunk("default", &ada).await.unwrap();
+        assert!(n <= 500, "bounded");
+        purged += n;
+        steps += 1;
+        if !more {
+            break;
+        }
+    }
+    assert_eq!((purged, steps), (3000, 7));
+    assert_eq!(rig.run::<u64>(&["XLEN", "dtq:stream:default:p5"]).await, 0);
 }
