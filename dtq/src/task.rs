@@ -30,7 +30,7 @@ pub struct EncodeError(pub String);
 
 /// Whether an error is of the type that the probe was made for.
 #[doc(hidden)]
-pub type Probe = fn(&(dyn std::error::Error + 'static)) -> bool;
+pub(crate) type Probe = fn(&(dyn std::error::Error + 'static)) -> bool;
 
 /// A task function as the registry knows it. Built by generated code in a `static`.
 #[derive(Debug)]

@@ -26,8 +26,14 @@ pub trait Fields<'de>: Sized {
 
 /// Where the next value comes from: a map or, in formats without names, a sequence.
 pub trait Source<'de> {
+    /// What reading fails with.
     type Error: Error;
 
+    /// The next value.
+    ///
+    /// # Errors
+    ///
+    /// It is not one of that type.
     fn next<T: Deserialize<'de>>(self) -> Result<T, Self::Error>;
 }
 

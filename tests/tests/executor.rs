@@ -111,7 +111,7 @@ impl Clone for CannotClone {
 
 #[dtq::task]
 async fn want_what_cannot_be_cloned(#[state] state: CannotClone) {
-    drop(state);
+    let _ = state;
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! What `#[dtq::task]` generates, seen from a user's crate.
 #![deny(warnings, missing_docs, clippy::pedantic)]
+// These two are about the functions as they are written, not about what is generated.
+#![allow(clippy::unused_async, clippy::missing_errors_doc)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

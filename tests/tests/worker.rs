@@ -409,6 +409,7 @@ fn panic_blocking() {
     panic!("on a thread");
 }
 
+/// Cannot be read without a panic.
 #[derive(Debug, serde::Serialize)]
 pub struct PanicsInDecode;
 
@@ -502,10 +503,11 @@ async fn c34_a_batch_of_every_priority_runs_p9_first_on_one_slot() {
     for (_, handle) in &handles {
         handle.result_within(PATIENCE).await.unwrap();
     }
-    let ran = RAN.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = |priority: u8| ran.as_ref().unwrap()[&format!("{label}:{priority}")][0];
+    let at = |priority: u8| {
+        let ran = RAN.lock().unwrap_or_else(PoisonError::into_inner);
+        ran.as_ref().unwrap()[&format!("{label}:{priority}")][0]
+    };
     assert!((1..=9).all(|priority| at(priority) < at(priority - 1)));
-    drop(ran);
     worker.shutdown();
     worker.join().await.unwrap();
 }

@@ -449,7 +449,10 @@ async fn spec_7_4_h13_a_stale_holder_changes_nothing(make: Make) {
     for outcome in [ok("1"), Outcome::Retry { delay: 1, error: error("x") }, Outcome::Released] {
         assert_eq!(finish(store, &a, &old, outcome).await, Finished::Lost);
     }
-    assert_eq!(store.renew(&a, 1000, &[old.lease.clone()]).await.unwrap(), [Renewed::Lost]);
+    assert_eq!(
+        store.renew(&a, 1000, std::slice::from_ref(&old.lease)).await.unwrap(),
+        [Renewed::Lost]
+    );
     let new = fetch(store, &b).await.remove(0);
     assert!(new.lease.number > old.lease.number);
     let renewed = store.renew(&a, 1000, &[old.lease.clone(), new.lease.clone()]).await.unwrap();
@@ -512,7 +515,7 @@ async fn spec_7_10_after_a_cancel_request_success_stays_and_failure_becomes_canc
         let id = add(store, new_task()).await;
         let leased = fetch(store, &a).await.remove(0);
         assert_eq!(store.cancel(id).await.unwrap(), Cancelled::Requested);
-        let renewed = store.renew(&a, 30_000, &[leased.lease.clone()]).await.unwrap();
+        let renewed = store.renew(&a, 30_000, std::slice::from_ref(&leased.lease)).await.unwrap();
         assert_eq!(renewed, [Renewed::CancelRequested]);
         assert!(info(store, id).await.cancel_requested);
         assert_eq!(finish(store, &a, &leased, outcome).await, Finished::Applied(ends));
@@ -1289,7 +1292,7 @@ async fn h12_bulk_requeues_at_once_take_each_letter_once_and_a_purge_leaves_noth
         })
         .collect();
     let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
-    store.enqueue(&[tasks.clone()]).await.unwrap();
+    store.enqueue(std::slice::from_ref(&tasks)).await.unwrap();
     for leased in fetch(store, &a).await {
         finish(store, &a, &leased, Outcome::Dead { error: error("x") }).await;
     }
