@@ -17,7 +17,7 @@ use self::register::register;
 use self::shutdown::StopOnDrop;
 pub(crate) use self::shutdown::{Stopper, shut_down};
 use crate::blocking::Pool;
-use crate::client::Client;
+use crate::client::{Client, default_client};
 use crate::config::Config;
 use crate::error::{Result, StartError};
 use crate::flight::Flights;
@@ -53,15 +53,15 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker of the environment's configuration.
+    /// A worker of the environment's configuration, on the store of the process's default client
+    /// ([`set_default_client`](crate::set_default_client), or else the environment's).
     ///
     /// # Errors
     ///
     /// What is wrong with the environment, all of it.
     pub fn from_env() -> Result<Self> {
-        let config = Config::from_env()?;
-        let client = Client::builder().config(config.clone()).build()?;
-        Ok(Self { builder: Self::builder().config(config).client(client) })
+        let builder = Self::builder().config(Config::from_env()?).client(default_client()?);
+        Ok(builder.build())
     }
 
     /// Starts from the environment's configuration and sets what differs.
@@ -126,7 +126,7 @@ impl std::fmt::Debug for WorkerBuilder {
 }
 
 impl WorkerBuilder {
-    /// The store; without it, the configuration's.
+    /// The store; without it, that of [`config`](Self::config), or else the process's default client.
     #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.client = Some(client);
@@ -266,9 +266,10 @@ impl WorkerBuilder {
         if !problems.is_empty() {
             return Err(StartError::new(problems).into());
         }
-        let client = match self.client {
-            Some(client) => client,
-            None => Client::builder().config(config.clone()).build()?,
+        let client = match (self.client, self.config) {
+            (Some(client), _) => client,
+            (None, Some(config)) => Client::builder().config(config).build()?,
+            (None, None) => default_client()?,
         };
         let store = Arc::clone(client.store());
         Ok(Crew {
