@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::config::QueueChoice;
 use crate::executor;
-use crate::io;
-use crate::store::{FetchRequest, StoreResult, log_notes};
+use crate::io::{self, Outage};
+use crate::store::{FetchRequest, Fetched, StoreResult, log_notes};
 use crate::worker::Crew;
 
 /// A quiet worker looks this often by itself.
@@ -98,27 +98,19 @@ async fn free_slots(crew: &Crew) -> Option<usize> {
 
 /// Fetches, repeated with the same nonce while the store is away: what a lost reply had leased is
 /// returned by the next. `None` once the worker is stopped; a call under way is waited for.
-async fn fetch(crew: &Crew, request: &FetchRequest) -> StoreResult<Option<crate::store::Fetched>> {
-    let mut failures = 0u32;
+async fn fetch(crew: &Crew, request: &FetchRequest) -> StoreResult<Option<Fetched>> {
+    let mut outage = Outage::new("fetching", true);
     loop {
-        match crew.store.fetch(request).await {
+        let error = match crew.store.fetch(request).await {
             Ok(fetched) => {
-                if failures > 0 {
-                    tracing::info!(failures, "the store is back");
-                }
+                outage.over();
                 return Ok(Some(fetched));
             }
-            Err(error) if error.is_transient() => {
-                failures += 1;
-                if failures.is_power_of_two() {
-                    tracing::warn!(failures, %error, "the store is away, trying again");
-                }
-            }
+            Err(error) if error.is_transient() => error,
             Err(error) => return Err(error),
-        }
-        let pause = Duration::from_millis(25 * (1 << failures.min(6)));
+        };
         tokio::select! {
-            () = tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())) => {}
+            () = tokio::time::sleep(outage.failed(&error)) => {}
             () = crew.stop.stopped() => return Ok(None),
         }
     }
