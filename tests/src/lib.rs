@@ -4,7 +4,7 @@ mod proxy;
 mod server;
 
 pub use proxy::Proxy;
-pub use server::RedisServer;
+pub use server::{Raw, RedisServer};
 
 use std::time::{Duration, Instant};
 

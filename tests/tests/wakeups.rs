@@ -133,9 +133,18 @@ async fn commands_a_second(server: &RedisServer) -> f64 {
     // What was announced before it started is looked into first.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let before = raw.commands().await;
+    let connected = connections(&mut raw).await;
     let watched = Duration::from_secs(6);
     tokio::time::sleep(watched).await;
+    assert_eq!(connections(&mut raw).await, connected, "C27: nobody connects anew");
     (raw.commands().await - before) as f64 / watched.as_secs_f64()
+}
+
+/// Connections made to the server so far.
+async fn connections(raw: &mut dtq_tests::Raw) -> String {
+    let stats: String = raw.run(&["INFO", "stats"]).await;
+    let line = stats.lines().find(|line| line.starts_with("total_connections_received"));
+    line.expect("it is told").to_owned()
 }
 
 async fn known_queue(client: &Client, queue: &str) {
