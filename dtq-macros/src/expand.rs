@@ -3,6 +3,8 @@
 mod enqueue;
 mod entry;
 mod payload;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use proc_macro2::{Ident, Span, TokenStream};

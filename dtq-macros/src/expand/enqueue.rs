@@ -1,6 +1,6 @@
 //! `SendWelcome::enqueue(to, lang)`.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 
 use super::{Expansion, here};
@@ -24,6 +24,8 @@ impl Expansion<'_> {
             }
         }
         let docs = self.enqueue_docs();
+        // Found and shown where the function stands.
+        let enqueue = Ident::new("enqueue", here(&self.item.function.sig.ident));
         let many = (declared.len() > 7).then(|| quote!(#[allow(clippy::too_many_arguments)]));
         quote! {
             #(#carried)*
@@ -31,7 +33,7 @@ impl Expansion<'_> {
                 #docs
                 #many
                 #[allow(dead_code)]
-                #vis fn enqueue(#(#declared),*) -> #krate::Enqueue<Self> {
+                #vis fn #enqueue(#(#declared),*) -> #krate::Enqueue<Self> {
                     #krate::__private::enqueue(Self { #(#fields),* })
                 }
             }

@@ -187,7 +187,7 @@ fn place(at: usize, of: usize) -> TokenStream {
 
 fn field(param: &Param, serde: bool) -> TokenStream {
     let (ident, ty, docs) = (&param.ident, &param.ty, &param.docs);
-    let own = format!("The parameter `{}`.", ident.unraw());
+    let own = format!(" The parameter `{}`.", ident.unraw());
     let doc = if docs.is_empty() { quote!(#[doc = #own]) } else { quote!(#(#docs)*) };
     let serde = param.serde.iter().filter(|_| serde);
     quote!(#doc #(#serde)* pub #ident: #ty)

@@ -37,7 +37,7 @@ impl Expansion<'_> {
     pub(super) fn payload_docs(&self) -> TokenStream {
         let mut docs: TokenStream = self.item.attrs("doc").map(ToTokens::to_token_stream).collect();
         let about = format!(
-            "The payload of the task function {}, known as `{}` on the wire: {}.",
+            " The payload of the task function {}, known as `{}` on the wire: {}.",
             self.link(),
             self.wire_name(),
             self.options()
@@ -52,7 +52,7 @@ impl Expansion<'_> {
     /// Those of `enqueue`.
     pub(super) fn enqueue_docs(&self) -> TokenStream {
         let head = format!(
-            "Puts a call of {} into the queue, once this is awaited: {}, unless said otherwise here.",
+            " Puts a call of {} into the queue, once this is awaited: {}, unless said otherwise here.",
             self.link(),
             self.options()
         );
@@ -60,7 +60,7 @@ impl Expansion<'_> {
         let mut first = true;
         for param in self.item.payload().filter(|param| !param.docs.is_empty()) {
             let line = param.docs.first().and_then(first_line).unwrap_or_default();
-            let line = format!("- `{}`: {}", param.ident.unraw(), line.trim());
+            let line = format!(" - `{}`: {}", param.ident.unraw(), line.trim());
             if first {
                 docs.extend(quote!(#[doc = ""]));
                 first = false;
