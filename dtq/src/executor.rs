@@ -15,6 +15,7 @@ use crate::classify::{self, Verdict};
 use crate::config::{TEN_YEARS, UnknownTask, millis};
 use crate::context::{self, Context};
 use crate::flight::{Flight, Stop};
+use crate::io;
 use crate::store::{ErrorInfo, KeptResult, Leased, Outcome};
 use crate::task::{BoxRun, Definition, Execution, Run};
 use crate::task_error::TaskError;
@@ -23,6 +24,8 @@ use crate::worker::Crew;
 /// How long a task of an unknown type is put off, and for how long in all (SPEC 3.8).
 const UNKNOWN_DELAY: Duration = Duration::from_secs(60);
 const UNKNOWN_LIMIT: Duration = Duration::from_secs(24 * 3600);
+/// How long an attempt waits here for the end of the one before it, and is put off otherwise.
+const OVERDUE_WAIT: Duration = Duration::from_secs(30);
 
 /// What a body came to: its result as JSON, its error, or what its panic means.
 type Ended = Result<Result<Vec<u8>, TaskError>, Verdict>;
@@ -36,6 +39,32 @@ pub(crate) fn take_on(crew: &Arc<Crew>, leased: Leased) {
         return crew.conclude(&flight, Some(unknown(crew, &flight.leased)));
     };
     let body = Body { crew: Arc::clone(crew), flight, definition, told: false };
+    if crew.flights.is_overdue(body.flight.lease().id) {
+        io::handle().spawn(wait_for_the_last(body));
+    } else {
+        launch(body);
+    }
+}
+
+/// Never two attempts of one task at once in one worker: the next one waits until the last, which
+/// could not be stopped, has returned; if that takes long, other workers may have it.
+async fn wait_for_the_last(mut body: Body) {
+    let id = body.flight.lease().id;
+    if tokio::time::timeout(OVERDUE_WAIT, body.crew.flights.alone(id)).await.is_ok() {
+        return launch(body);
+    }
+    tracing::warn!(
+        task_id = %id, task_type = body.definition.name,
+        "an earlier attempt ran out of its time and still runs: the next is put off"
+    );
+    if body.flight.begin() {
+        let delay = millis(OVERDUE_WAIT);
+        body.say(Some(Outcome::Snoozed { delay, unknown_type: false }));
+    }
+}
+
+fn launch(body: Body) {
+    let (crew, definition) = (Arc::clone(&body.crew), body.definition);
     match definition.run {
         // Onto the user's runtime: if that has ended, the attempt is dropped at once, and with it
         // `body` gives the task back.
@@ -150,11 +179,14 @@ impl Crew {
     }
 
     /// Has a body dropped; one that has not begun, perhaps because its runtime is blocked, is not
-    /// waited for.
+    /// waited for, nor is one whose lease is lost: nothing is written for it.
     pub(crate) fn stop_flight(self: &Arc<Self>, flight: &Arc<Flight>, why: Stop) {
         flight.stop(why);
-        if flight.withdraw() {
+        let withdrawn = flight.withdraw();
+        if withdrawn {
             self.flights.body_gone(flight);
+        }
+        if withdrawn || why == Stop::Lost {
             self.conclude(flight, self.cut_short(why, flight));
         }
     }

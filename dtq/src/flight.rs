@@ -56,7 +56,7 @@ pub(crate) struct Flight {
 impl Flight {
     fn new(leased: Leased, definition: Option<&'static Definition>) -> Self {
         Self {
-            timeout: Duration::from_millis(leased.timeout),
+            timeout: Duration::from_millis(leased.timeout).min(NEVER),
             leased,
             definition,
             stop: AtomicU8::new(0),
@@ -128,9 +128,11 @@ impl Flight {
     }
 }
 
+/// Longer than any process lives, and short enough for every clock.
+const NEVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+
 /// That span from now. One that is beyond what clocks tell never comes, rather than overflows (C4).
 pub(crate) fn after(span: Duration) -> Instant {
-    const NEVER: Duration = Duration::from_secs(30 * 365 * 86_400);
     Instant::now() + span.min(NEVER)
 }
 
@@ -183,6 +185,24 @@ impl Flights {
         state.all.values().filter(|flight| flight.lease().id == id).cloned().collect()
     }
 
+    /// Whether an earlier body of the task, which could not be stopped, still runs here.
+    pub(crate) fn is_overdue(&self, id: TaskId) -> bool {
+        self.lock().overdue.iter().any(|(other, _)| *other == id)
+    }
+
+    /// Waits until no earlier body of the task runs here.
+    pub(crate) async fn alone(&self, id: TaskId) {
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if !self.is_overdue(id) {
+                return;
+            }
+            freed.await;
+        }
+    }
+
     pub(crate) fn add(
         &self,
         leased: Leased,
@@ -195,8 +215,7 @@ impl Flights {
 
     /// The body begins: its time runs.
     pub(crate) fn start(&self, flight: &Arc<Flight>) -> Instant {
-        let _ = flight.started.set(Instant::now());
-        let deadline = after(flight.timeout);
+        let deadline = *flight.started.get_or_init(Instant::now) + flight.timeout;
         self.schedule(flight, deadline);
         deadline
     }
@@ -222,9 +241,7 @@ impl Flights {
         }
         if let Some(started) = flight.started.get() {
             for late in [Duration::ZERO, GRACE] {
-                if let Some(at) = started.checked_add(flight.timeout + late) {
-                    state.deadlines.remove(&(at, key.0, key.1));
-                }
+                state.deadlines.remove(&(*started + flight.timeout + late, key.0, key.1));
             }
         }
         drop(state);
@@ -281,5 +298,94 @@ impl Flights {
                 );
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leased(number: u64) -> Leased {
+        Leased {
+            lease: Lease {
+                id: TaskId::new(0),
+                queue: "default".to_owned(),
+                priority: 5,
+                attempt: 1,
+                number,
+                entry: "1-0".to_owned(),
+            },
+            name: "work".to_owned(),
+            payload: bytes::Bytes::new(),
+            max_attempts: 3,
+            timeout: 1000,
+            idempotency_key: None,
+            metadata: None,
+            result_max_bytes: None,
+            unknown_since: None,
+            now: 0,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn spec_5_1_what_is_confirmed_leaves_nothing_behind() {
+        let flights = Flights::new(2);
+        for number in 0..100 {
+            let flight = flights.add(leased(number), None);
+            assert!(flight.begin());
+            flights.start(&flight);
+            flights.body_gone(&flight);
+            flights.remove(&flight);
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        let state = flights.lock();
+        assert_eq!((state.all.len(), state.deadlines.len(), state.overdue.len()), (0, 0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn spec_7_6_a_timeout_is_struck_to_the_millisecond_and_the_grace_counts_from_it() {
+        let flights = Flights::new(1);
+        let flight = flights.add(leased(1), None);
+        let began = Instant::now();
+        assert!(flight.begin());
+        flights.start(&flight);
+        let abandoned = Mutex::new(None);
+        let strike = flights.strike(|_| *abandoned.lock().unwrap() = Some(began.elapsed()));
+        let stopped = async {
+            assert_eq!(flight.to_stop().await, Stop::TimedOut);
+            assert_eq!(began.elapsed(), Duration::from_millis(1000));
+            tokio::time::sleep(GRACE + Duration::from_millis(5)).await;
+        };
+        tokio::select! {
+            () = strike => unreachable!("it goes on for ever"),
+            () = stopped => {}
+        }
+        assert_eq!(*abandoned.lock().unwrap(), Some(Duration::from_millis(1000) + GRACE));
+        // Written without the body, whose slot stays taken until it returns.
+        flights.remove(&flight);
+        assert_eq!((flights.free(), flights.is_overdue(flight.lease().id)), (0, true));
+        flights.body_gone(&flight);
+        assert_eq!((flights.free(), flights.is_overdue(flight.lease().id)), (1, false));
+    }
+
+    #[test]
+    fn spec_7_8_a_task_is_begun_or_withdrawn_and_never_both() {
+        let flights = Flights::new(2);
+        let (begun, withdrawn) = (flights.add(leased(1), None), flights.add(leased(2), None));
+        assert!(begun.begin() && !begun.withdraw());
+        assert!(withdrawn.withdraw() && !withdrawn.begin());
+    }
+
+    #[test]
+    fn c4_absurd_spans_never_come_and_never_overflow() {
+        assert!(after(Duration::MAX) > Instant::now() + Duration::from_secs(86_400 * 365));
+        let flights = Flights::new(1);
+        let mut absurd = leased(1);
+        absurd.timeout = u64::MAX;
+        let flight = flights.add(absurd, None);
+        assert!(flights.start(&flight) > after(Duration::from_secs(86_400 * 365)));
+        flights.body_gone(&flight);
+        flights.remove(&flight);
+        assert_eq!(flights.free(), 1);
     }
 }

@@ -43,7 +43,8 @@ pub(crate) async fn run(crew: Arc<Crew>) -> StoreResult<()> {
             let (crew, signals, fatal) =
                 (Arc::clone(&crew), Arc::clone(&signals), Arc::clone(&fatal));
             tokio::spawn(async move {
-                if let Err(error) = kept(name, &crew, &signals, make).await {
+                let again = || make(Arc::clone(&crew), Arc::clone(&signals));
+                if let Err(error) = kept(name, again).await {
                     tracing::error!(name, %error, "the store cannot be worked with: the worker stops");
                     if let Ok(mut slot) = fatal.lock() {
                         slot.get_or_insert(error);
@@ -76,14 +77,12 @@ pub(crate) async fn run(crew: Arc<Crew>) -> StoreResult<()> {
 /// anew. Only what no waiting can mend ends it.
 async fn kept(
     name: &'static str,
-    crew: &Arc<Crew>,
-    signals: &Arc<Signals>,
-    make: fn(Arc<Crew>, Arc<Signals>) -> BoxFuture<'static, StoreResult<()>>,
+    make: impl Fn() -> BoxFuture<'static, StoreResult<()>>,
 ) -> StoreResult<()> {
     let mut failures = 0u32;
     let mut last = Instant::now();
     loop {
-        let once = std::panic::AssertUnwindSafe(make(Arc::clone(crew), Arc::clone(signals)));
+        let once = std::panic::AssertUnwindSafe(make());
         let error = match once.catch_unwind().await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error @ StoreError::Incompatible(_))) => return Err(error),
@@ -113,8 +112,7 @@ async fn renew(crew: Arc<Crew>) -> StoreResult<()> {
             () = tokio::time::sleep_until(next) => {}
             () = crew.renew_now.notified() => {}
         }
-        let mut flights = crew.flights.unfinished();
-        flights.retain(|flight| flight.stopped() != Some(Stop::Lost));
+        let flights = crew.flights.unfinished();
         if !flights.is_empty() {
             let leases: Vec<_> = flights.iter().map(|flight| flight.lease().clone()).collect();
             let renewing = crew.store.renew(&crew.holder, crew.visibility(), &leases);
@@ -246,4 +244,40 @@ async fn listen(crew: Arc<Crew>, signals: Arc<Signals>) -> StoreResult<()> {
 async fn strike(crew: Arc<Crew>) -> StoreResult<()> {
     crew.flights.strike(|flight| crew.abandon(&flight)).await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn spec_7_a_loop_that_fails_or_panics_backs_off_and_goes_on() {
+        let runs = Arc::new(AtomicU32::new(0));
+        let began = Instant::now();
+        let make = || {
+            let run = runs.fetch_add(1, Ordering::SeqCst);
+            async move {
+                match run {
+                    0..3 => Err(StoreError::Unavailable("away".to_owned())),
+                    3 => panic!("a bug"),
+                    4 => Err(StoreError::Failed("another".to_owned())),
+                    _ => Ok(()),
+                }
+            }
+            .boxed()
+        };
+        kept("test", make).await.unwrap();
+        assert_eq!(runs.load(Ordering::SeqCst), 6);
+        // 100 ms, 200 ms, and so on, each half as long to half as long again.
+        let took = began.elapsed();
+        assert!((1550..4700).contains(&took.as_millis()), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn spec_5_8_what_no_waiting_can_mend_ends_the_worker() {
+        let newer = || async { Err(StoreError::Incompatible("newer".to_owned())) }.boxed();
+        assert!(matches!(kept("test", newer).await, Err(StoreError::Incompatible(_))));
+    }
 }

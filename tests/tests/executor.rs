@@ -194,3 +194,37 @@ async fn spec_7_1_never_more_run_than_the_concurrency_allows() {
     worker.shutdown();
     worker.join().await.unwrap();
 }
+
+#[dtq::task(max_attempts = 2, timeout_ms = 100, backoff(base = "1ms", max = "1ms", jitter = 0.0))]
+fn overrun(#[ctx] ctx: dtq::Context, #[state] most: Arc<Most>) -> u32 {
+    most.enter();
+    if ctx.attempt() == 1 {
+        // Past the grace of a body that cannot be stopped, whatever it is told.
+        std::thread::sleep(Duration::from_millis(6500));
+        assert!(ctx.is_cancelled());
+    }
+    most.leave();
+    ctx.attempt()
+}
+
+#[tokio::test]
+async fn c21_a_worker_never_runs_two_attempts_of_one_task_at_once() {
+    let server = RedisServer::start();
+    let client = client(config(&server.url()).concurrency(4));
+    let most = Arc::new(Most::default());
+    let worker = Worker::builder()
+        .client(client.clone())
+        .tasks(["overrun"])
+        .state(Arc::clone(&most))
+        .start()
+        .await
+        .unwrap();
+    let handle = Overrun::enqueue().on(&client).await.unwrap();
+    assert_eq!(handle.result_within(PATIENCE).await.unwrap(), 2);
+    assert_eq!(most.most.load(Ordering::SeqCst), 1, "the retry waited for the first to return");
+    let info = client.inspect().task(handle.id()).await.unwrap().unwrap();
+    let outcomes: Vec<_> = info.history.iter().map(|a| (a.attempt, a.outcome.as_str())).collect();
+    assert_eq!(outcomes, [(1, "retrying"), (2, "succeeded")]);
+    worker.shutdown();
+    worker.join().await.unwrap();
+}
