@@ -83,7 +83,7 @@ pub struct LastError {
 }
 
 /// One attempt of a task.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct AttemptInfo {
     /// Its number, from 1.

@@ -7,6 +7,8 @@
 
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -409,6 +411,8 @@ pub(crate) fn open(url: &str, settings: &Settings) -> StoreResult<Arc<dyn Store>
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys" | "redis-cluster"
         | "redis-sentinel" => Ok(Arc::new(redis::RedisStore::open(url, settings)?)),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(Arc::new(sqlite::SqliteStore::open(url, settings)?)),
         _ => Err(StoreError::Failed(format!(
             "no store is reached by `{scheme}:`: the URL is one of redis://host:port/db, \
              rediss://..., redis+unix:///path, sqlite:PATH, sqlite::memory:, as far as dtq's \
@@ -424,6 +428,31 @@ pub(crate) fn is_connection_error(error: &(dyn std::error::Error + 'static)) -> 
         return true;
     }
     matches!(error.downcast_ref::<StoreError>(), Some(StoreError::Unavailable(_)))
+}
+
+/// The user's metadata with what administration adds to it (SPEC 4.6, 9.3). Stores keep the
+/// additions beside the user's bytes, which they never touch.
+#[cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code))]
+pub(crate) fn with_admin_metadata(
+    own: Option<String>,
+    previous_attempts: Option<&str>,
+    discarded: bool,
+) -> Option<String> {
+    let previous: Vec<u32> = previous_attempts
+        .map(|list| list.split(',').filter_map(|n| n.parse().ok()).collect())
+        .unwrap_or_default();
+    if previous.is_empty() && !discarded {
+        return own;
+    }
+    let parsed = own.as_deref().and_then(|json| serde_json::from_str(json).ok());
+    let mut object: serde_json::Map<String, serde_json::Value> = parsed.unwrap_or_default();
+    if !previous.is_empty() {
+        object.insert("previous_attempts".to_owned(), previous.into());
+    }
+    if discarded {
+        object.insert("discarded".to_owned(), true.into());
+    }
+    serde_json::to_string(&object).ok()
 }
 
 /// Logs what a store met and dealt with.

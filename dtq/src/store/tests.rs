@@ -88,6 +88,22 @@ pub(crate) fn redis_bench(settings: &Settings) -> Bench {
     Bench { store: Arc::new(store), _keeps: Box::new(server) }
 }
 
+#[cfg(feature = "sqlite")]
+pub(crate) fn sqlite_bench(settings: &Settings) -> Bench {
+    struct Dir(std::path::PathBuf);
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+    let name = format!("dtq-unit-{}-{:x}", std::process::id(), fastrand::u64(..));
+    let dir = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&dir).unwrap();
+    let url = format!("sqlite:{}", dir.join("dtq.db").display());
+    let store = super::sqlite::SqliteStore::open(&url, settings).unwrap();
+    Bench { store: Arc::new(store), _keeps: Box::new(Dir(dir)) }
+}
+
 /// How a store is made for a test.
 pub(super) type Make = fn(&Settings) -> Bench;
 
@@ -97,6 +113,11 @@ macro_rules! on_every_store {
         #[cfg(feature = "redis")]
         mod on_redis {
             $(#[tokio::test] async fn $name() { super::$name(super::redis_bench).await; })*
+        }
+
+        #[cfg(feature = "sqlite")]
+        mod on_sqlite {
+            $(#[tokio::test] async fn $name() { super::$name(super::sqlite_bench).await; })*
         }
     };
 }

@@ -89,7 +89,11 @@ pub(super) fn task(id: TaskId, fields: &Fields, result: Option<Vec<u8>>) -> Opti
         finished_ms: number(fields, "f"),
         worker_id,
         idempotency_key: text(fields, "i"),
-        metadata: metadata(fields),
+        metadata: crate::store::with_admin_metadata(
+            text(fields, "M"),
+            text(fields, "A").as_deref(),
+            fields.contains_key("K"),
+        ),
         last_error: error.map(|info| LastError { info, delay_ms: number(fields, "D") }),
         history: history(fields),
         cancel_requested: fields.contains_key("c"),
@@ -138,28 +142,6 @@ fn history(fields: &Fields) -> Vec<AttemptInfo> {
             error: line.error,
         })
         .collect()
-}
-
-/// The user's metadata with what administration adds to it (SPEC 4.6, 9.3). The scripts keep the
-/// additions beside the user's bytes, which they never touch.
-fn metadata(fields: &Fields) -> Option<String> {
-    let own = text(fields, "M");
-    let previous: Vec<u32> = text(fields, "A")
-        .map(|list| list.split(',').filter_map(|n| n.parse().ok()).collect())
-        .unwrap_or_default();
-    let discarded = fields.contains_key("K");
-    if previous.is_empty() && !discarded {
-        return own;
-    }
-    let parsed = own.as_deref().and_then(|json| serde_json::from_str(json).ok());
-    let mut object: serde_json::Map<String, serde_json::Value> = parsed.unwrap_or_default();
-    if !previous.is_empty() {
-        object.insert("previous_attempts".to_owned(), previous.into());
-    }
-    if discarded {
-        object.insert("discarded".to_owned(), true.into());
-    }
-    serde_json::to_string(&object).ok()
 }
 
 fn result_info(status: Status, fields: &Fields, result: Option<Vec<u8>>) -> ResultInfo {

@@ -1,0 +1,257 @@
+//! The file: opening it, the one thread that writes, and what SQLite's errors mean.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use tokio::sync::{oneshot, watch};
+
+use crate::store::{Millis, StoreError, StoreResult};
+
+/// The schema that this code reads and writes.
+const SCHEMA: i64 = 1;
+/// How long a writer waits for another process's transaction, which is over in milliseconds.
+const BUSY: Duration = Duration::from_secs(4);
+/// How often another process's writes are looked for: one pragma, which reads a counter.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What a URL says.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Place {
+    /// `None`: in memory.
+    path: Option<PathBuf>,
+    full_sync: bool,
+}
+
+impl Place {
+    /// `sqlite:PATH[?synchronous=normal|full]` or `sqlite::memory:`. A namespace other than `dtq` is a file
+    /// of its own beside it.
+    pub(super) fn parse(url: &str, prefix: &str) -> StoreResult<Self> {
+        let rest = url.strip_prefix("sqlite:").unwrap_or(url);
+        let (path, options) =
+            rest.split_once('?').map_or((rest, ""), |(path, options)| (path, options));
+        let full_sync = match options {
+            "" | "synchronous=normal" => false,
+            "synchronous=full" => true,
+            other => {
+                return Err(StoreError::Failed(format!(
+                    "`{other}` is not an option of sqlite: allowed are synchronous=normal and synchronous=full"
+                )));
+            }
+        };
+        if path == ":memory:" {
+            return Ok(Self { path: None, full_sync });
+        }
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if path.is_empty() {
+            return Err(StoreError::Failed("the URL names no file: write sqlite:PATH".to_owned()));
+        }
+        let path = if prefix == "dtq" {
+            path.to_owned()
+        } else {
+            format!("{path}.{}", prefix.replace(':', "_"))
+        };
+        Ok(Self { path: Some(PathBuf::from(path)), full_sync })
+    }
+}
+
+/// A piece of work for the writing thread.
+type Job = Box<dyn FnOnce(&mut Option<Connection>, &Place) + Send>;
+
+/// Hands work to the thread that owns the connection.
+#[derive(Debug)]
+pub(super) struct Db {
+    jobs: mpsc::Sender<Job>,
+    /// Bumped after every write, of this process or another.
+    pub(super) changed: watch::Sender<u64>,
+}
+
+impl Db {
+    pub(super) fn start(place: Place) -> StoreResult<Self> {
+        let (jobs, receiver) = mpsc::channel::<Job>();
+        let changed = watch::Sender::new(0);
+        let thread = std::thread::Builder::new().name("dtq-sqlite".to_owned());
+        let look_at = place.path.clone();
+        thread
+            .spawn(move || {
+                // Opened by the first call, which tells what is wrong with it; tried again by the next.
+                let mut connection = None;
+                while let Ok(job) = receiver.recv() {
+                    job(&mut connection, &place);
+                }
+            })
+            .map_err(|error| StoreError::Failed(format!("no thread for the file: {error}")))?;
+        if let Some(path) = look_at {
+            let news = changed.clone();
+            let thread = std::thread::Builder::new().name("dtq-sqlite-watch".to_owned());
+            thread
+                .spawn(move || look_for_news(&path, &news))
+                .map_err(|error| StoreError::Failed(format!("no thread for the file: {error}")))?;
+        }
+        Ok(Self { jobs, changed })
+    }
+
+    /// Runs `work` in one transaction, which is committed if it succeeds. The clock is read inside.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>, Millis) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        let result = self
+            .on_thread(move |connection| {
+                let tx = connection
+                    .transaction_with_behavior(TransactionBehavior::Immediate)
+                    .map_err(to_store_error)?;
+                let value = work(&tx, now())?;
+                tx.commit().map_err(to_store_error)?;
+                Ok(value)
+            })
+            .await;
+        if result.is_ok() {
+            self.changed.send_modify(|n| *n += 1);
+        }
+        result
+    }
+
+    /// Reads; one snapshot for all that `work` asks.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>, Millis) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        self.on_thread(move |connection| {
+            let tx = connection.transaction().map_err(to_store_error)?;
+            work(&tx, now())
+        })
+        .await
+    }
+
+    async fn on_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        let (reply, answer) = oneshot::channel();
+        let job: Job = Box::new(move |slot, place| {
+            let opened = match slot.take() {
+                Some(connection) => Ok(connection),
+                None => open(place),
+            };
+            let result = opened.and_then(|mut connection| {
+                let result = work(&mut connection);
+                *slot = Some(connection);
+                result
+            });
+            let _ = reply.send(result);
+        });
+        let gone = || StoreError::Failed("the file's thread has ended".to_owned());
+        self.jobs.send(job).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+pub(super) fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn open(place: &Place) -> StoreResult<Connection> {
+    let connection = match &place.path {
+        None => Connection::open_in_memory(),
+        Some(path) => Connection::open(path),
+    };
+    let named =
+        |error: rusqlite::Error| name_the_file(to_store_error(error), place.path.as_deref());
+    let mut connection = connection.map_err(named)?;
+    connection.busy_timeout(BUSY).map_err(named)?;
+    let mode: String = connection
+        .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
+        .map_err(named)?;
+    if place.path.is_some() && !mode.eq_ignore_ascii_case("wal") {
+        let why = format!(
+            "the filesystem cannot lock or share memory as SQLite's WAL needs (it offers `{mode}`)"
+        );
+        return Err(name_the_file(StoreError::Failed(why), place.path.as_deref()));
+    }
+    let sync = if place.full_sync { "FULL" } else { "NORMAL" };
+    connection.pragma_update(None, "synchronous", sync).map_err(named)?;
+    connection.pragma_update(None, "temp_store", "MEMORY").map_err(named)?;
+    connection.set_prepared_statement_cache_capacity(128);
+    migrate(&mut connection).map_err(|error| name_the_file(error, place.path.as_deref()))?;
+    Ok(connection)
+}
+
+/// Brings the schema up to this version; several processes may try at once.
+fn migrate(connection: &mut Connection) -> StoreResult<()> {
+    let tx = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(to_store_error)?;
+    let version: i64 =
+        tx.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(to_store_error)?;
+    if version > SCHEMA {
+        return Err(StoreError::Incompatible(format!(
+            "the file has schema {version}, this version of dtq knows schemas up to {SCHEMA}: upgrade this process"
+        )));
+    }
+    if version == 0 {
+        tx.execute_batch(include_str!("schema.sql")).map_err(to_store_error)?;
+        tx.pragma_update(None, "user_version", SCHEMA).map_err(to_store_error)?;
+    }
+    tx.commit().map_err(to_store_error)
+}
+
+fn name_the_file(error: StoreError, path: Option<&Path>) -> StoreError {
+    let Some(path) = path else { return error };
+    let add = |text: String| format!("{text} (the file is {})", path.display());
+    match error {
+        StoreError::Unavailable(text) => StoreError::Unavailable(add(text)),
+        StoreError::Refused(text) => StoreError::Refused(add(text)),
+        StoreError::Incompatible(text) => StoreError::Incompatible(add(text)),
+        StoreError::Failed(text) => StoreError::Failed(add(text)),
+    }
+}
+
+/// Tells of other processes' writes until nobody listens.
+fn look_for_news(path: &Path, news: &watch::Sender<u64>) {
+    let mut connection: Option<Connection> = None;
+    let mut seen = 0i64;
+    // The sender itself is kept by the store: one receiver less than senders means that it is gone.
+    while news.sender_count() > 1 {
+        std::thread::sleep(LOOK_EVERY);
+        if connection.is_none() && path.exists() {
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            connection = Connection::open_with_flags(path, flags).ok();
+        }
+        let Some(open) = &connection else { continue };
+        match open.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0)) {
+            Ok(version) if version != seen => {
+                seen = version;
+                news.send_modify(|n| *n += 1);
+            }
+            Ok(_) => {}
+            Err(_) => connection = None,
+        }
+    }
+}
+
+pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
+    let text = error.to_string();
+    let code = error.sqlite_error_code();
+    match code {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            StoreError::Unavailable(format!("another process is writing: {text}"))
+        }
+        Some(ErrorCode::DiskFull) => StoreError::Refused(format!("the disk is full: {text}")),
+        Some(ErrorCode::ReadOnly) => {
+            StoreError::Failed(format!("the file cannot be written to: {text}"))
+        }
+        Some(ErrorCode::CannotOpen) => {
+            StoreError::Failed(format!("the file cannot be opened or made: {text}"))
+        }
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            StoreError::Failed(format!("the file is damaged or no SQLite file: {text}"))
+        }
+        Some(ErrorCode::SystemIoFailure | ErrorCode::FileLockingProtocolFailed) => {
+            StoreError::Failed(format!("the filesystem fails, or cannot lock: {text}"))
+        }
+        _ => StoreError::Failed(text),
+    }
+}
