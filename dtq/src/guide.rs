@@ -25,6 +25,11 @@ pub mod redis_layout {
     #![doc = include_str!("guide/redis-layout.md")]
 }
 
+/// The embedded store: tasks in an SQLite file.
+pub mod embedded {
+    #![doc = include_str!("guide/embedded.md")]
+}
+
 /// How tasks are found, and what to do when one is not.
 pub mod registration {
     #![doc = include_str!("guide/registration.md")]

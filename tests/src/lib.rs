@@ -4,7 +4,7 @@ mod proxy;
 mod server;
 
 pub use proxy::Proxy;
-pub use server::{Raw, RedisServer};
+pub use server::{Raw, RedisServer, SqliteFile};
 
 use std::time::{Duration, Instant};
 

@@ -173,3 +173,39 @@ impl Raw {
         stats.lines().filter_map(from_clients).sum()
     }
 }
+
+/// A file of the test's own for the embedded store.
+#[derive(Debug)]
+pub struct SqliteFile {
+    dir: PathBuf,
+}
+
+impl SqliteFile {
+    /// A directory for the file, which the first call makes.
+    ///
+    /// # Panics
+    ///
+    /// If there is no room for it.
+    pub fn start() -> Self {
+        let name = format!("dtq-tests-{}-{:x}", std::process::id(), fastrand::u64(..));
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).expect("a temporary directory");
+        Self { dir }
+    }
+
+    /// `sqlite:PATH`.
+    pub fn url(&self) -> String {
+        format!("sqlite:{}", self.dir.join("dtq.db").display())
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for SqliteFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}

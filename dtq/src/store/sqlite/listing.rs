@@ -51,7 +51,7 @@ impl Tx<'_> {
         };
         let mut queues = self.all(
             "SELECT name, paused, depth, scheduled, succeeded, failed,
-             (SELECT COUNT(*) FROM task WHERE status = 2 AND task.queue = name) FROM queue ORDER BY name",
+             (SELECT COUNT(*) FROM task WHERE status = 2 AND task.queue = queue.name) FROM queue ORDER BY name",
             [],
             |row| {
                 Ok(QueueInfo {
