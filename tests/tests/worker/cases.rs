@@ -413,7 +413,7 @@ fn panic_blocking() {
 
 /// Cannot be read without a panic.
 #[derive(Debug, serde::Serialize)]
-pub struct PanicsInDecode;
+struct PanicsInDecode;
 
 impl<'de> serde::Deserialize<'de> for PanicsInDecode {
     fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
