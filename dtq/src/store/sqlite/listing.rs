@@ -82,7 +82,7 @@ impl Tx<'_> {
     }
 
     pub(super) fn list_workers(&self) -> StoreResult<Vec<WorkerInfo>> {
-        let workers = self.all(
+        self.all(
             "SELECT id, incarnation, queues, concurrency, in_flight, interval, pid, host, beat FROM worker ORDER BY id",
             [],
             |row| {
@@ -102,8 +102,7 @@ impl Tx<'_> {
                     host: row.get(7)?,
                 })
             },
-        );
-        workers
+        )
     }
 
     pub(super) fn list_dead_letters(
