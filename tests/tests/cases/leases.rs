@@ -1,42 +1,27 @@
 //! Leases hold while a task runs, whatever its worker's runtime does and however its peers are
 //! configured (SPEC 7.4, 7.5).
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use dtq::{Client, Handle, Status, Task, Worker};
-use dtq_tests::{PATIENCE, RedisServer, client, config, until};
+use dtq_tests::{PATIENCE, client, config, until};
 
-static RAN: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);
-
-fn note(label: &str) {
-    let mut ran = RAN.lock().unwrap_or_else(PoisonError::into_inner);
-    *ran.get_or_insert_default().entry(label.to_owned()).or_default() += 1;
-}
-
-fn ran(label: &str) -> usize {
-    let mut ran = RAN.lock().unwrap_or_else(PoisonError::into_inner);
-    ran.get_or_insert_default().get(label).copied().unwrap_or_default()
-}
-
-fn unique(label: &str) -> String {
-    format!("{label}-{:x}", fastrand::u64(..))
-}
+use super::Server;
+use super::shutdown::{note, ran, unique};
 
 #[dtq::task(timeout_ms = 60000, max_attempts = 3)]
-async fn take(label: String, ms: u64) {
+pub(super) async fn hold(label: String, ms: u64) {
     note(&label);
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }
 
 #[dtq::task(timeout_ms = 60000, max_attempts = 3)]
-async fn block(label: String, ms: u64) {
+async fn hold_blocking(label: String, ms: u64) {
     note(&label);
     std::thread::sleep(Duration::from_millis(ms));
 }
 
-async fn succeeded_at_once<T: Task>(client: &Client, handles: &[Handle<T>])
+pub(super) async fn succeeded_at_once<T: Task>(client: &Client, handles: &[Handle<T>])
 where
     T::Output: serde::de::DeserializeOwned,
 {
@@ -49,7 +34,7 @@ where
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c30b_workers_of_different_visibility_timeouts_rob_each_other_of_nothing() {
-    let server = RedisServer::start();
+    let server = Server::start();
     let of =
         |visibility| client(config(&server.url()).concurrency(4).visibility_timeout(visibility));
     let short = of(Duration::from_millis(450));
@@ -61,7 +46,7 @@ async fn c30b_workers_of_different_visibility_timeouts_rob_each_other_of_nothing
     let label = unique("fleet");
     let mut handles = Vec::new();
     for _ in 0..12 {
-        handles.push(Take::enqueue(label.clone(), 2000).on(&long).await.unwrap());
+        handles.push(Hold::enqueue(label.clone(), 2000).on(&long).await.unwrap());
     }
     succeeded_at_once(&long, &handles).await;
     assert_eq!(ran(&label), 12);
@@ -73,12 +58,12 @@ async fn c30b_workers_of_different_visibility_timeouts_rob_each_other_of_nothing
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn c9_with_every_thread_of_the_runtime_blocked_no_lease_lapses() {
-    let server = RedisServer::start();
+    let server = Server::start();
     let client = client(config(&server.url()).visibility_timeout(Duration::from_millis(450)));
     let label = unique("blocked");
     let mut handles = Vec::new();
     for _ in 0..4 {
-        handles.push(Block::enqueue(label.clone(), 1200).on(&client).await.unwrap());
+        handles.push(HoldBlocking::enqueue(label.clone(), 1200).on(&client).await.unwrap());
     }
     // A runtime of two threads, both blocked throughout, and without timers: all are dtq's own. The
     // peer's reaper finds nothing lapsed.
@@ -100,26 +85,4 @@ async fn c9_with_every_thread_of_the_runtime_blocked_no_lease_lapses() {
     thread.join().unwrap();
     peer.shutdown();
     peer.join().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c30b_a_group_recreated_while_tasks_run_runs_nothing_twice() {
-    let server = RedisServer::start();
-    let client = client(config(&server.url()).visibility_timeout(Duration::from_millis(600)));
-    let worker = Worker::builder().client(client.clone()).start().await.unwrap();
-    let label = unique("group");
-    let mut handles = Vec::new();
-    for _ in 0..6 {
-        handles.push(Take::enqueue(label.clone(), 1500).on(&client).await.unwrap());
-    }
-    until("they run", async || ran(&label) == 6).await;
-    let mut raw = server.raw().await;
-    let stream = "dtq:stream:default:p5";
-    assert_eq!(raw.run::<i64>(&["XGROUP", "DESTROY", stream, "workers"]).await, 1);
-    handles.push(Take::enqueue(label.clone(), 0).on(&client).await.unwrap());
-    succeeded_at_once(&client, &handles).await;
-    assert_eq!(ran(&label), 7);
-    assert_eq!(raw.run::<i64>(&["XLEN", stream]).await, 0);
-    worker.shutdown();
-    worker.join().await.unwrap();
 }
