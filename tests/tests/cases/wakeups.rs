@@ -98,3 +98,67 @@ async fn spec_7_1_a_paused_queue_is_skipped_and_goes_on_at_once_when_it_is_resum
     worker.shutdown();
     worker.join().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c35_with_ten_schedulers_at_once_each_delayed_task_starts_once_and_in_time() {
+    let server = Server::start();
+    let client = client(config(&server.url()).concurrency(2));
+    let mut workers = Vec::new();
+    for _ in 0..10 {
+        workers.push(Worker::builder().client(client.clone()).start().await.unwrap());
+    }
+    let label = unique("ten");
+    let asked = Instant::now();
+    let delay = |n: u64| Duration::from_millis(200 + 3 * n);
+    let tasks = (0..100).map(|n| Begin::enqueue(format!("{label}-{n}.")).delay(delay(n)));
+    for handle in client.enqueue_all(tasks).await.unwrap() {
+        handle.result_within(PATIENCE).await.unwrap();
+    }
+    let all = BEGAN.lock().unwrap();
+    for n in 0..100 {
+        let own: Vec<_> = all.iter().filter(|(of, _)| *of == format!("{label}-{n}.")).collect();
+        assert_eq!(own.len(), 1, "task {n}");
+        assert!(own[0].1 + Duration::from_millis(1) >= asked + delay(n), "early");
+    }
+    drop(all);
+    for worker in workers {
+        worker.shutdown();
+        worker.join().await.unwrap();
+    }
+}
+
+/// Fails, and tells when each attempt began.
+#[dtq::task(max_attempts = 2, backoff(base = "600ms", max = "600ms", jitter = 0.5))]
+async fn fail(label: String) -> Result<(), dtq::TaskError> {
+    BEGAN.lock().unwrap().push((label, Instant::now()));
+    Err(dtq::retryable!("again"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c37_simultaneous_failures_are_retried_all_over_the_window_of_the_jitter() {
+    let server = Server::start();
+    let client = client(config(&server.url()).concurrency(100));
+    let label = unique("storm");
+    let tasks = (0..400).map(|n| Fail::enqueue(format!("{label}-{n}.")));
+    let handles = client.enqueue_all(tasks).await.unwrap();
+    let worker = Worker::builder().client(client.clone()).start().await.unwrap();
+    for handle in &handles {
+        assert!(handle.result_within(PATIENCE).await.is_err());
+    }
+    let all = BEGAN.lock().unwrap();
+    let waited = |n: usize| {
+        let of = format!("{label}-{n}.");
+        let own: Vec<_> = all.iter().filter(|(label, _)| *label == of).map(|(_, at)| *at).collect();
+        assert_eq!(own.len(), 2);
+        own[1] - own[0]
+    };
+    let mut waits: Vec<_> = (0..handles.len()).map(waited).collect();
+    waits.sort_unstable();
+    // 300 to 900 ms, evenly; a busy machine adds to each.
+    let at = |share: usize| waits[waits.len() * share / 100].as_millis();
+    assert!(waits[0] >= Duration::from_millis(299), "{:?}", waits[0]);
+    assert!(at(80) - at(20) > 240, "20 %: {}, 80 %: {}", at(20), at(80));
+    drop(all);
+    worker.shutdown();
+    worker.join().await.unwrap();
+}
