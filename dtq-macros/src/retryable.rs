@@ -46,8 +46,8 @@ pub(crate) fn derive(tokens: TokenStream) -> TokenStream {
     let _ = diag.into_tokens();
     let name = &input.ident;
     let unmatched = arms.is_empty().then(|| quote!(_ => #krate::__private::Derived::Permanent,));
-    // The check stands on the user's own name: one error if the enum is no error.
-    let check = quote_spanned!(name.span()=> #krate::__private::assert_error::<#name>(););
+    // Spanned on the user's own name: one error if the enum is no error.
+    let found = quote_spanned!(name.span()=> <#name as #krate::__private::Erring>::find(error));
     quote! {
         const _: () = {
             fn verdict(error: &#name) -> #krate::__private::Derived {
@@ -60,19 +60,12 @@ pub(crate) fn derive(tokens: TokenStream) -> TokenStream {
             fn probe(
                 error: &(dyn #krate::__private::StdError + 'static),
             ) -> ::core::option::Option<#krate::__private::Derived> {
-                #krate::__private::find::<#name>(error).map(verdict)
-            }
-
-            fn check() {
-                #check
+                #found.map(verdict)
             }
 
             #[#krate::__private::linkme::distributed_slice(#krate::__private::DERIVED)]
             #[linkme(crate = #krate::__private::linkme)]
-            static PROBE: #krate::__private::DerivedProbe = {
-                let _: fn() = check;
-                probe
-            };
+            static PROBE: #krate::__private::DerivedProbe = probe;
         };
     }
 }

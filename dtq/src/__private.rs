@@ -94,22 +94,21 @@ pub const fn define(
     }
 }
 
-/// The error as a `T`, also in a box or an `Arc`, for derived verdicts.
-pub fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
-    error
-        .downcast_ref::<T>()
-        .or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
-        .or_else(|| error.downcast_ref::<std::sync::Arc<T>>().map(|arc| &**arc))
-}
-
-/// What `Retryable` is derived for.
+/// What `Retryable` is derived for: finds errors of the type, also in a box or an `Arc`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an error: `Retryable` is derived for types that implement `std::error::Error`",
     label = "not a `std::error::Error`"
 )]
-pub trait Erring {}
+pub trait Erring: Sized {
+    fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self>;
+}
 
 #[diagnostic::do_not_recommend]
-impl<T: StdError + 'static> Erring for T {}
-
-pub fn assert_error<T: Erring>() {}
+impl<T: StdError + 'static> Erring for T {
+    fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
+        error
+            .downcast_ref::<T>()
+            .or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
+            .or_else(|| error.downcast_ref::<std::sync::Arc<T>>().map(|arc| &**arc))
+    }
+}

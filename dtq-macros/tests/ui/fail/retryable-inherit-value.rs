@@ -1,0 +1,15 @@
+#[derive(Debug, dtq::Retryable)]
+enum Failure {
+    #[retryable(inherit = true)]
+    Wraps(std::io::Error),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+#[derive(Debug, dtq::Retryable)]
+enum Failure {
+    #[retryable]
+    Busy,
+}
+
+fn main() {}
