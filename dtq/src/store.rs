@@ -246,7 +246,6 @@ pub(crate) enum KeptResult {
 #[derive(Debug, Clone)]
 pub(crate) struct Finish {
     pub(crate) lease: Lease,
-    pub(crate) holder: Holder,
     pub(crate) outcome: Outcome,
 }
 
@@ -487,8 +486,8 @@ pub(crate) trait Store: Send + Sync + 'static {
         leases: &[Lease],
     ) -> StoreResult<Vec<Renewed>>;
 
-    /// Writes outcomes, each fenced by its lease; answers in order.
-    async fn finish(&self, batch: &[Finish]) -> StoreResult<Vec<Finished>>;
+    /// Writes outcomes of one holder, each fenced by its lease; answers in order.
+    async fn finish(&self, holder: &Holder, batch: &[Finish]) -> StoreResult<Vec<Finished>>;
 
     /// Takes or refreshes the leadership and, holding it, claims up to `limit` due tasks (SPEC 8).
     async fn claim_due(&self, worker_id: &str, limit: usize) -> StoreResult<Claim>;

@@ -272,9 +272,10 @@ impl WorkerBuilder {
             (None, None) => default_client()?,
         };
         let store = Arc::clone(client.store());
+        let holder = Holder { worker_id, incarnation: format!("{:016x}", fastrand::u64(..)) };
         Ok(Crew {
-            finishes: finisher(Arc::clone(&store)),
-            holder: Holder { worker_id, incarnation: format!("{:016x}", fastrand::u64(..)) },
+            finishes: finisher(Arc::clone(&store), holder.clone()),
+            holder,
             flights: Flights::new(concurrency),
             pool: Pool::default(),
             states: Arc::new(self.states),

@@ -70,8 +70,8 @@ impl Rig {
     }
 
     async fn finish(&self, leased: Leased, outcome: Outcome) {
-        let finish = Finish { lease: leased.lease, holder: holder(), outcome };
-        self.on_io(|store| async move { store.finish(&[finish]).await }).await;
+        let finish = Finish { lease: leased.lease, outcome };
+        self.on_io(|store| async move { store.finish(&holder(), &[finish]).await }).await;
     }
 
     /// Runs the one task that waits.

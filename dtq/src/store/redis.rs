@@ -231,11 +231,11 @@ impl Store for RedisStore {
         Ok(answers)
     }
 
-    async fn finish(&self, batch: &[Finish]) -> StoreResult<Vec<Finished>> {
+    async fn finish(&self, holder: &Holder, batch: &[Finish]) -> StoreResult<Vec<Finished>> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let reply = self.run(&self.scripts.finish, scripts::finish_args(batch)).await?;
+        let reply = self.run(&self.scripts.finish, scripts::finish_args(holder, batch)).await?;
         let (answers, notes) = scripts::finish_reply(reply)?;
         crate::store::log_notes(&notes);
         Ok(answers)

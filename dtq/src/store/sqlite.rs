@@ -111,7 +111,7 @@ impl Store for SqliteStore {
         self.write(move |tx| leases.iter().map(|lease| tx.renew(lease, visibility)).collect()).await
     }
 
-    async fn finish(&self, batch: &[Finish]) -> StoreResult<Vec<Finished>> {
+    async fn finish(&self, _holder: &Holder, batch: &[Finish]) -> StoreResult<Vec<Finished>> {
         let (batch, settings) = (batch.to_vec(), Arc::clone(&self.settings));
         self.write(move |tx| {
             let answers = batch.iter().map(|item| tx.finish(item, &settings)).collect();

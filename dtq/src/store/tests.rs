@@ -222,8 +222,8 @@ pub(super) async fn finish(
     leased: &Leased,
     outcome: Outcome,
 ) -> Finished {
-    let item = Finish { lease: leased.lease.clone(), holder: who.clone(), outcome };
-    store.finish(&[item]).await.unwrap()[0]
+    let item = Finish { lease: leased.lease.clone(), outcome };
+    store.finish(who, &[item]).await.unwrap()[0]
 }
 
 pub(super) fn ok(json: &'static str) -> Outcome {

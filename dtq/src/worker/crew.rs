@@ -49,7 +49,7 @@ pub(crate) struct Crew {
 
 /// Writes outcomes in batches, repeated for ever while the store is away: the leases that they name
 /// are renewed until they are confirmed.
-pub(super) fn finisher(store: Arc<dyn Store>) -> Batcher<Finish, Finished> {
+pub(super) fn finisher(store: Arc<dyn Store>, holder: Holder) -> Batcher<Finish, Finished> {
     let batching = Batching {
         what: "writing outcomes",
         limit: FINISH_LIMIT,
@@ -63,8 +63,8 @@ pub(super) fn finisher(store: Arc<dyn Store>) -> Batcher<Finish, Finished> {
         patience: None,
     };
     Batcher::new(batching, move |batch| {
-        let store = Arc::clone(&store);
-        Box::pin(async move { store.finish(batch).await })
+        let (store, holder) = (Arc::clone(&store), holder.clone());
+        Box::pin(async move { store.finish(&holder, batch).await })
     })
 }
 
@@ -145,7 +145,7 @@ impl Crew {
     }
 
     fn write(&self, lease: Lease, outcome: Outcome) -> oneshot::Receiver<StoreResult<Finished>> {
-        self.finishes.submit(Finish { lease, holder: self.holder.clone(), outcome })
+        self.finishes.submit(Finish { lease, outcome })
     }
 }
 

@@ -4,22 +4,20 @@
 //!
 //! | field | meaning | | field | meaning |
 //! | --- | --- | --- | --- | --- |
-//! | `v` | version | | `l` | lease number |
-//! | `s` | status code | | `w` | holder: `worker id/incarnation` |
-//! | `a` | attempt | | `o` | when the latest attempt started |
-//! | `n` | task type | | `f` | when the task ended |
-//! | `q` | queue | | `c` | a cancel was requested |
-//! | `y` | priority (5) | | `E` | latest error (JSON) |
-//! | `m` | max attempts (5) | | `D` | delay chosen after it |
-//! | `t` | timeout ms (30000) | | `h` | earlier attempts (JSON lines) |
-//! | `p` | payload | | `u` | since when of an unknown type |
+//! | `s` | `status code:attempt:lease number`, then `+` if it has options | | `w` | holder: `worker id/incarnation` |
+//! | `n` | task type, with `queue/` before it unless `default` | | `o` | when the latest attempt started |
+//! | `p` | payload | | `f` | when the task ended |
+//! | `e` | id of its current entry | | `c` | a cancel was requested |
+//! | `v` | version (1) | | `E` | latest error (JSON) |
+//! | `y` | priority (5) | | `D` | delay chosen after it |
+//! | `m` | max attempts (5) | | `h` | earlier attempts (JSON lines) |
+//! | `t` | timeout ms (30000) | | `u` | since when of an unknown type |
 //! | `x`, `X` | when it expires; its ttl | | `W` | somebody waits for its end |
-//! | `d` | when it is due | | `z` | result kept here: `n` null, else its size |
+//! | `d` | when it is due | | `z` | result: `j` in a key of its own, else its size; absent: `null` |
 //! | `i`, `g` | idempotency key, fingerprint | | `k` | id of its dead letter |
 //! | `r`, `R` | retention of record, result | | `K` | its dead letter was discarded |
 //! | `b` | result limit | | `A` | attempts before admin requeues |
 //! | `M` | metadata (JSON) | | `T` | left at once; a mark for repeats |
-//! | `e` | id of its current entry | | | |
 
 use std::collections::HashMap;
 
@@ -64,16 +62,20 @@ pub(super) fn task(id: TaskId, fields: &Fields, result: Option<Vec<u8>>) -> Opti
     if number::<u32>(fields, "v").is_some_and(|version| version > RECORD_VERSION) {
         return None;
     }
-    let status = number::<u8>(fields, "s").and_then(Status::from_code)?;
-    let attempt = number(fields, "a").unwrap_or(0);
+    let state = text(fields, "s")?;
+    let mut state = state.split(':');
+    let status = state.next().and_then(|code| code.parse().ok()).and_then(Status::from_code)?;
+    let attempt = state.next().and_then(|attempt| attempt.parse().ok()).unwrap_or(0);
+    let packed = text(fields, "n").unwrap_or_default();
+    let (queue, name) = packed.split_once('/').unwrap_or(("default", &packed));
     let error: Option<ErrorInfo> =
         fields.get("E").and_then(|json| serde_json::from_slice(json).ok());
     let worker_id =
         text(fields, "w").map(|holder| holder.split('/').next().unwrap_or_default().to_owned());
     let mut info = TaskInfo {
         id,
-        name: text(fields, "n").unwrap_or_default(),
-        queue: text(fields, "q").unwrap_or_default(),
+        name: name.to_owned(),
+        queue: queue.to_owned(),
         priority: number(fields, "y").unwrap_or(5),
         status,
         attempt,
@@ -149,10 +151,10 @@ fn result_info(status: Status, fields: &Fields, result: Option<Vec<u8>>) -> Resu
         return ResultInfo::None;
     }
     match (text(fields, "z").as_deref(), result) {
-        (Some("n"), _) => ResultInfo::Json("null".to_owned()),
+        (None, _) => ResultInfo::Json("null".to_owned()),
+        (Some("j"), Some(json)) => ResultInfo::Json(String::from_utf8_lossy(&json).into_owned()),
+        (Some("j"), None) => ResultInfo::None,
         (Some(size), _) => ResultInfo::TooLarge { bytes: size.parse().unwrap_or(0) },
-        (None, Some(json)) => ResultInfo::Json(String::from_utf8_lossy(&json).into_owned()),
-        (None, None) => ResultInfo::None,
     }
 }
 

@@ -15,6 +15,10 @@ pub(super) fn malformed(who: &str, wanted: &str) -> StoreError {
 }
 
 impl Reply {
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.0, Value::Array(_))
+    }
+
     pub(super) fn list(self) -> StoreResult<Vec<Self>> {
         match self.0 {
             Value::Array(items) | Value::Set(items) => Ok(items.into_iter().map(Reply).collect()),

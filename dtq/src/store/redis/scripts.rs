@@ -9,9 +9,9 @@ use super::reply::{Reply, malformed};
 use crate::id::TaskId;
 use crate::status::{MOVES, RESURRECTABLE, Status};
 use crate::store::{
-    Accepted, Cancelled, Claim, Due, FetchRequest, Fetched, Finish, Finished, KeptResult, Lease,
-    Leased, Millis, NewTask, Note, Outcome, Reaped, Refusal, Renewed, Requeued, Resurrection,
-    Settings, StoreResult,
+    Accepted, Cancelled, Claim, Due, FetchRequest, Fetched, Finish, Finished, Holder, KeptResult,
+    Lease, Leased, Millis, NewTask, Note, Outcome, Reaped, Refusal, Renewed, Requeued,
+    Resurrection, Settings, StoreResult,
 };
 
 /// The version that this code writes into records and entries (SPEC 5.8).
@@ -152,9 +152,13 @@ fn statuses_lua() -> String {
         .map(|(from, tos)| format!("[{}]={}", from.code(), table(tos, &|_| "true".to_owned())))
         .collect();
     let resurrectable = table(RESURRECTABLE, &|_| "true".to_owned());
-    let _ = writeln!(lua, "local STATUS = {names}");
-    let _ = writeln!(lua, "local MOVES = {{{}}}", moves.join(","));
-    let _ = writeln!(lua, "local RESURRECTABLE = {resurrectable}");
+    let codes = table(&Status::ALL, &|status| format!("'{}'", status.code()));
+    let moves = moves.join(",");
+    let _ = writeln!(
+        lua,
+        "local STATUS, CODES, MOVES, RESURRECTABLE\nlocal function tables()\nSTATUS = {names}\n\
+         CODES = {codes}\nMOVES = {{{moves}}}\nRESURRECTABLE = {resurrectable}\nend"
+    );
     lua
 }
 
@@ -173,11 +177,6 @@ impl Args {
         self
     }
 
-    fn optional(&mut self, value: Option<impl std::fmt::Display>) -> &mut Self {
-        self.0.push(value.map(|value| value.to_string()).unwrap_or_default().into_bytes());
-        self
-    }
-
     /// Any list of texts.
     pub(crate) fn of(values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         Self(values.into_iter().map(|value| value.as_ref().to_vec()).collect())
@@ -190,28 +189,34 @@ pub(crate) fn enqueue_args(units: &[Vec<NewTask>]) -> Args {
     for unit in units {
         args.show(unit.len());
         for task in unit {
-            let (kind, due) = match task.due {
-                Due::Now => ("n", 0),
-                Due::After(span) => ("a", span),
-                Due::At(moment) => ("t", moment),
+            args.show(task.id).text(&task.name).text(&task.queue).text(&task.payload);
+            let differs = |value: u64, default: u64| (value != default).then(|| value.to_string());
+            let span = |value: Option<Millis>| value.map(|value| value.to_string());
+            let key = task.idempotency.as_ref();
+            let (after, at) = match task.due {
+                Due::Now | Due::After(0) => (None, None),
+                Due::After(span) => (Some(span.to_string()), None),
+                Due::At(moment) => (None, Some(moment.to_string())),
             };
-            args.show(task.id).text(&task.name).text(&task.queue).show(task.priority);
-            args.show(task.max_attempts).show(task.timeout).text(&task.payload);
-            args.text(kind).show(due).optional(task.ttl);
-            args.optional(task.idempotency.as_ref().map(|i| &i.key));
-            args.optional(task.idempotency.as_ref().map(|i| &i.fingerprint));
-            let extra: Vec<(&str, String)> = [
-                ("r", task.retention.map(|v| v.to_string())),
-                ("R", task.result_retention.map(|v| v.to_string())),
-                ("b", task.result_max_bytes.map(|v| v.to_string())),
+            let pairs = [
+                ("y", differs(task.priority.into(), 5)),
+                ("m", differs(task.max_attempts.into(), 5)),
+                ("t", differs(task.timeout, 30_000)),
+                ("X", span(task.ttl)),
+                ("i", key.map(|key| key.key.clone())),
+                ("g", key.map(|key| key.fingerprint.clone())),
+                ("r", span(task.retention)),
+                ("R", span(task.result_retention)),
+                ("b", span(task.result_max_bytes)),
                 ("M", task.metadata.clone()),
-            ]
-            .into_iter()
-            .filter_map(|(field, value)| Some((field, value?)))
-            .collect();
-            args.show(extra.len());
-            for (field, value) in extra {
-                args.text(field).text(value);
+                ("after", after),
+                ("at", at),
+            ];
+            args.show(pairs.iter().filter(|(_, value)| value.is_some()).count());
+            for (name, value) in pairs {
+                if let Some(value) = value {
+                    args.text(name).text(value);
+                }
             }
         }
     }
@@ -283,50 +288,64 @@ pub(crate) fn fetch_args(request: &FetchRequest) -> Args {
 }
 
 pub(crate) fn fetch_reply(value: Value) -> StoreResult<Fetched> {
-    let [now, tasks, notes] = Reply(value).tuple("fetch")?;
+    let [now, groups, notes] = Reply(value).tuple("fetch")?;
     let now = now.number()?;
-    let leased =
-        tasks.list()?.into_iter().map(|task| leased(task, now)).collect::<StoreResult<_>>()?;
+    let mut leased = Vec::new();
+    for group in groups.list()? {
+        let mut parts = group.list()?.into_iter();
+        let (Some(queue), Some(priority)) = (parts.next(), parts.next()) else {
+            return Err(malformed("fetch", "a queue and a priority"));
+        };
+        let (queue, priority) = (queue.text()?, priority.number()? as u8);
+        while let Some(id) = parts.next() {
+            let mut next = || parts.next().ok_or_else(|| malformed("fetch", "seven parts a task"));
+            let entry = next()?.text()?;
+            let lease = Lease {
+                id: id.id()?,
+                queue: queue.clone(),
+                priority,
+                attempt: next()?.number()? as u32,
+                number: next()?.number()?,
+                entry,
+            };
+            let (name, payload) = (next()?.text()?, next()?.bytes()?);
+            let mut task = Leased {
+                lease,
+                name,
+                payload: payload.into(),
+                max_attempts: 5,
+                timeout: 30_000,
+                idempotency_key: None,
+                metadata: None,
+                result_max_bytes: None,
+                unknown_since: None,
+                now,
+            };
+            options(next()?, &mut task)?;
+            leased.push(task);
+        }
+    }
     Ok(Fetched { leased, notes: self::notes(notes)? })
 }
 
-fn leased(task: Reply, now: Millis) -> StoreResult<Leased> {
-    let [
-        id,
-        queue,
-        priority,
-        attempt,
-        number,
-        entry,
-        name,
-        payload,
-        max,
-        timeout,
-        key,
-        metadata,
-        limit,
-        unknown,
-    ] = task.tuple("fetch")?;
-    let lease = Lease {
-        id: id.id()?,
-        queue: queue.text()?,
-        priority: priority.number()? as u8,
-        attempt: attempt.number()? as u32,
-        number: number.number()?,
-        entry: entry.text()?,
-    };
-    Ok(Leased {
-        lease,
-        name: name.text()?,
-        payload: payload.bytes()?.into(),
-        max_attempts: max.number()? as u32,
-        timeout: timeout.number()?,
-        idempotency_key: key.some_text()?,
-        metadata: metadata.some_text()?,
-        result_max_bytes: limit.some_text()?.and_then(|text| text.parse().ok()),
-        unknown_since: unknown.some_text()?.and_then(|text| text.parse().ok()),
-        now,
-    })
+/// What differs from the defaults: nothing, or fields of the record and their values.
+fn options(reply: Reply, task: &mut Leased) -> StoreResult<()> {
+    if !reply.is_list() {
+        return Ok(());
+    }
+    let mut parts = reply.list()?.into_iter();
+    while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+        match name.text()?.as_str() {
+            "m" => task.max_attempts = value.number()? as u32,
+            "t" => task.timeout = value.number()?,
+            "i" => task.idempotency_key = value.some_text()?,
+            "M" => task.metadata = value.some_text()?,
+            "b" => task.result_max_bytes = value.some_text()?.and_then(|text| text.parse().ok()),
+            "u" => task.unknown_since = value.some_text()?.and_then(|text| text.parse().ok()),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn notes(reply: Reply) -> StoreResult<Vec<Note>> {
@@ -353,9 +372,14 @@ pub(crate) fn renew_args(visibility: Millis, leases: &[Lease]) -> Args {
     let mut args = Args::default();
     args.show(visibility);
     for lease in leases {
-        args.show(lease.id).show(lease.number);
+        args.show(lease.id).text(fence(lease));
     }
     args
+}
+
+/// What the record's field `s` says of the lease behind its status.
+fn fence(lease: &Lease) -> String {
+    format!("{}:{}", lease.attempt, lease.number)
 }
 
 pub(crate) fn renew_reply(value: Value) -> StoreResult<Vec<Renewed>> {
@@ -371,30 +395,38 @@ pub(crate) fn renew_reply(value: Value) -> StoreResult<Vec<Renewed>> {
         .collect()
 }
 
-pub(crate) fn finish_args(batch: &[Finish]) -> Args {
+/// Of one holder, and grouped by queue and priority as far as they stand together.
+pub(crate) fn finish_args(holder: &Holder, batch: &[Finish]) -> Args {
     let mut args = Args::default();
-    for Finish { lease, holder, outcome } in batch {
-        args.show(lease.id).show(lease.number).text(&lease.queue).show(lease.priority);
-        args.show(lease.attempt).text(&lease.entry);
-        args.text(format!("{}/{}", holder.worker_id, holder.incarnation));
-        match outcome {
-            Outcome::Succeeded { result: KeptResult::Json(json) } if json[..] == b"null"[..] => {
-                args.text("succeeded").text("n").text("")
-            }
-            Outcome::Succeeded { result: KeptResult::Json(json) } => {
-                args.text("succeeded").text("j").text(json)
-            }
-            Outcome::Succeeded { result: KeptResult::TooLarge { bytes } } => {
-                args.text("succeeded").text("l").show(bytes)
-            }
-            Outcome::Retry { delay, error } => args.text("retry").show(delay).text(json(error)),
-            Outcome::Dead { error } => args.text("dead").text("").text(json(error)),
-            Outcome::Cancelled => args.text("cancelled").text("").text(""),
-            Outcome::Released => args.text("released").text("").text(""),
-            Outcome::Snoozed { delay, unknown_type } => {
-                args.text("snoozed").show(delay).text(if *unknown_type { "1" } else { "" })
-            }
-        };
+    args.text(&holder.worker_id).text(&holder.incarnation);
+    let same = |a: &Finish, b: &Finish| {
+        (&a.lease.queue, a.lease.priority) == (&b.lease.queue, b.lease.priority)
+    };
+    for group in batch.chunk_by(same) {
+        args.text(&group[0].lease.queue).show(group[0].lease.priority).show(group.len());
+        for Finish { lease, outcome } in group {
+            args.show(lease.id).text(&lease.entry).text(fence(lease));
+            match outcome {
+                Outcome::Succeeded { result: KeptResult::Json(json) }
+                    if json[..] == b"null"[..] =>
+                {
+                    args.text("null")
+                }
+                Outcome::Succeeded { result: KeptResult::Json(json) } => {
+                    args.text("json").text(json)
+                }
+                Outcome::Succeeded { result: KeptResult::TooLarge { bytes } } => {
+                    args.text("large").show(bytes)
+                }
+                Outcome::Retry { delay, error } => args.text("retry").show(delay).text(json(error)),
+                Outcome::Dead { error } => args.text("dead").text(json(error)),
+                Outcome::Cancelled => args.text("cancelled"),
+                Outcome::Released => args.text("released"),
+                Outcome::Snoozed { delay, unknown_type } => {
+                    args.text("snoozed").show(delay).text(if *unknown_type { "1" } else { "" })
+                }
+            };
+        }
     }
     args
 }

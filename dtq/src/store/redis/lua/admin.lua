@@ -6,6 +6,7 @@
 --         pause, resume, note: 1; purge: {cancelled, 1 if more may be left}.
 -- Atomic  the deed and its audit line.
 
+records()
 local actor, action = arg(), arg()
 
 local function audit(what, target, n)
@@ -31,13 +32,13 @@ local function requeue(id)
   local key = task_key(id)
   local more = call('HMGET', key, 'A', 'k', 'X')
   call('PERSIST', key)
-  call('HSET', key, 'A', (more[1] and more[1] .. ',' or '') .. r.a)
+  call('HSET', key, 'A', (more[1] and more[1] .. ',' or '') .. int(r.a))
   if more[2] then call('XDEL', K.dead_letters, more[2]) end
   if more[3] then call('HSET', key, 'x', int(now + tonumber(more[3]))) end
   call('HDEL', key, 'f', 'z', 'k', 'K', 'c', 'u', 'D')
   call('ZREM', K.recent, id)
   r.a, r.s = 1, QUEUED
-  call('HSET', key, 's', QUEUED, 'a', 1, 'e', enter(r))
+  call('HSET', key, 's', state(r), 'e', enter(r))
   seen_queues[r.q] = true
   emit('TASK_QUEUED', r, nil, '{"requeued":true}')
   audit('requeue', id, 1)

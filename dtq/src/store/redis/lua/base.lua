@@ -1,12 +1,15 @@
 -- What every script stands on: the clock, the keys, what is gathered and written at the end.
 --
 -- Generated above this file (see scripts.rs): K (key names and prefixes), S (settings), the status
--- codes PENDING .. EXPIRED, STATUS (code -> name) and MOVES (the one table of moves).
+-- codes PENDING .. EXPIRED, and tables(), which sets STATUS and CODES (code -> name, text) and MOVES
+-- (the one table of moves).
 -- Writes that many items share are gathered and made by flush(): one variadic command each.
 
 local call, pcall_ = redis.call, redis.pcall
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- The same as text, by string work alone: formatting a number costs as much as a command.
+local now_text = time[1] .. string.sub('000000' .. time[2], -6, -4)
 
 local at = 0
 local function arg()
@@ -19,6 +22,24 @@ local function int(x) return string.format('%.0f', x) end
 
 local function stream_key(queue, priority) return K.stream .. queue .. ':p' .. priority end
 
+-- Which streams of queues may hold entries: queue -> priorities as digits, highest first. What was ever
+-- added to, and not found empty since. One command for a thousand queues.
+local standing = {}
+local function ready(queues)
+  for from = 1, #queues, 1000 do
+    local names = {}
+    for i = from, math.min(from + 999, #queues) do names[#names + 1] = K.queue .. queues[i] .. ':ready' end
+    local values = call('MGET', unpack(names))
+    for i, digits in ipairs(values) do standing[queues[from + i - 1]] = digits or '' end
+  end
+  return standing
+end
+
+local function stands(queue, digits)
+  standing[queue] = digits
+  if digits == '' then call('DEL', K.queue .. queue .. ':ready') else call('SET', K.queue .. queue .. ':ready', digits) end
+end
+
 -- id, text; logged by the caller.
 local notes = {}
 local function note(id, text)
@@ -28,7 +49,7 @@ end
 
 local acks, leases_new, leases_gone = {}, {}, {}
 local schedule_new, schedule_gone, claims_gone = {}, {}, {}
-local recent_new, woken, counts, seen_queues = {}, {}, {}, {}
+local recent_new, woken, counts, seen_queues, filled = {}, {}, {}, {}, {}
 local earliest_due
 
 local function push(list, a, b)
@@ -64,11 +85,51 @@ end
 
 local function wake(queue) woken[queue] = true end
 
-local function flush()
-  for stream, entries in pairs(acks) do
-    call('XACK', stream, 'workers', unpack(entries))
-    call('XDEL', stream, unpack(entries))
+-- Entries were added to the stream of that priority (a digit).
+local function fill(queue, priority)
+  local of = filled[queue]
+  if not of then of = {}; filled[queue] = of end
+  of[priority] = true
+  woken[queue], seen_queues[queue] = true, true
+end
+
+-- Finished entries leave their stream. Deleting one walks its node of the stream from the node's start,
+-- so a batch first cuts off the head of the stream up to the oldest entry that is not finished: all
+-- that was delivered before it and is not pending is done with.
+local function remove(stream, entries)
+  call('XACK', stream, 'workers', unpack(entries))
+  if #entries >= 8 then
+    local groups = pcall_('XINFO', 'GROUPS', stream)
+    local group = groups[1]
+    if #groups == 1 and group[2] == 'workers' then
+      -- name, consumers, pending, last-delivered-id ...
+      local bound
+      if group[6] == 0 then
+        local ms, seq = string.match(group[8], '^(%d+)-(%d+)$')
+        bound = ms .. '-' .. int(seq + 1)
+      else
+        bound = call('XPENDING', stream, 'workers')[2]
+      end
+      call('XTRIM', stream, 'MINID', '=', bound)
+      local first = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+      if not first then return end
+      local ms, seq = string.match(first[1], '^(%d+)-(%d+)$')
+      ms, seq = tonumber(ms), tonumber(seq)
+      local left = {}
+      for _, entry in ipairs(entries) do
+        local m, n = string.match(entry, '^(%d+)-(%d+)$')
+        m, n = tonumber(m), tonumber(n)
+        if m > ms or (m == ms and n >= seq) then left[#left + 1] = entry end
+      end
+      entries = left
+      if #entries == 0 then return end
+    end
   end
+  call('XDEL', stream, unpack(entries))
+end
+
+local function flush()
+  for stream, entries in pairs(acks) do remove(stream, entries) end
   if #leases_gone > 0 then call('ZREM', K.leases, unpack(leases_gone)) end
   if #leases_new > 0 then call('ZADD', K.leases, unpack(leases_new)) end
   if #schedule_gone > 0 then call('ZREM', K.schedule, unpack(schedule_gone)) end
@@ -86,6 +147,19 @@ local function flush()
   for queue, of in pairs(counts) do
     for what, n in pairs(of) do
       if n ~= 0 then call('HINCRBY', K.queue .. queue .. ':stats', what, n) end
+    end
+  end
+  for queue, priorities in pairs(filled) do
+    local had = standing[queue] or ready({ queue })[queue]
+    local digits = had
+    for priority in pairs(priorities) do
+      if not string.find(digits, priority, 1, true) then digits = digits .. priority end
+    end
+    if digits ~= had then
+      local sorted = {}
+      for digit in string.gmatch(digits, '%d') do sorted[#sorted + 1] = digit end
+      table.sort(sorted, function(a, b) return a > b end)
+      stands(queue, table.concat(sorted))
     end
   end
   for queue in pairs(seen_queues) do call('SADD', K.queues, queue) end

@@ -13,14 +13,14 @@ else
   call('SET', K.lock, worker, 'PX', lock_ms)
 end
 
-local due = call('ZRANGEBYSCORE', K.schedule, '-inf', int(now), 'LIMIT', 0, limit)
+local due = call('ZRANGEBYSCORE', K.schedule, '-inf', now_text, 'LIMIT', 0, limit)
 if #due > 0 then
   local claims = {}
   local ids = {}
   for _, id in ipairs(due) do
     -- Whatever else was put there by hand is dropped.
     if #id == 22 and string.match(id, '^%w+$') then
-      push(claims, int(now), id)
+      push(claims, now_text, id)
       push(ids, id)
     end
   end

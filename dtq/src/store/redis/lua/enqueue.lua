@@ -1,18 +1,46 @@
 -- enqueue: accepts units of tasks.
--- ARGV    units, then for each: tasks, then for each task: id, name, queue, priority, max attempts,
---         timeout, payload, due kind (n now, a after, t at), due, ttl or '', idempotency key or '',
---         fingerprint, pairs, then as many field-value pairs (optional fields of the record).
+-- ARGV    units, then for each: tasks, then for each task: id, name, queue, payload, pairs, then as many
+--         pairs: y priority, m max attempts, t timeout, X ttl, i idempotency key, g its fingerprint, r R b
+--         M as in the record; 'after' or 'at': when it is due. What equals its default is left out.
 -- Returns for each unit: a list of 'new' | 'duplicate:<id>' for its tasks, or
 --         {'!queue_full', queue, depth} {'!schedule_full', n} {'!in_progress', id} {'!mismatch', id}
 --         {'!damaged', text}.
 -- Atomic  check and add of a unit: admission, idempotency, record, entry or schedule, event. A unit
 --         is all or nothing; a refused one leaves nothing behind.
 
+-- Of the pairs, what becomes a field of the record as it is, and what needs more than that.
+local AS_IT_IS = { y = true, m = true, t = true, r = true, R = true, b = true, M = true }
+
+local units, keys, queues = {}, {}, {}
+for u = 1, tonumber(arg()) do
+  local unit = {}
+  for i = 1, tonumber(arg()) do
+    local t = { id = ARGV[at + 1], n = ARGV[at + 2], q = ARGV[at + 3], p = ARGV[at + 4], a = 1 }
+    local pairs_ = ARGV[at + 5]
+    at = at + 5
+    if pairs_ ~= '0' then
+      t.extra = {}
+      for _ = 1, tonumber(pairs_) do
+        local name, value = arg(), arg()
+        t[name] = value
+        if AS_IT_IS[name] then push(t.extra, name, value) end
+      end
+      t.due = tonumber(t.at) or (t.after and now + tonumber(t.after))
+      if t.due and t.due <= now then t.due = nil end
+    end
+    unit[i] = t
+    keys[#keys + 1] = K.task .. t.id
+    if not queues[t.q] then queues[t.q] = true; push(queues, t.q) end
+  end
+  units[u] = unit
+end
+
+ready(queues)
 local depths = {}
 local function depth(queue)
   if not depths[queue] then
     local sum = 0
-    for priority = 0, 9 do
+    for priority in string.gmatch(standing[queue], '%d') do
       local n = pcall_('XLEN', stream_key(queue, priority))
       if type(n) ~= 'number' then return nil end
       sum = sum + n
@@ -28,24 +56,6 @@ local function scheduled_now()
   return scheduled
 end
 
-local units, keys = {}, {}
-for u = 1, tonumber(arg()) do
-  local unit = {}
-  for i = 1, tonumber(arg()) do
-    local t = {
-      id = arg(), n = arg(), q = arg(), y = tonumber(arg()), m = arg(), t = arg(), p = arg(),
-      due_kind = arg(), due = tonumber(arg()), ttl = tonumber(arg()), i = arg(), fingerprint = arg(), a = 1,
-    }
-    t.extra = {}
-    for _ = 1, tonumber(arg()) do push(t.extra, arg(), arg()) end
-    if t.due_kind == 'n' then t.due = 0 elseif t.due_kind == 'a' and t.due > 0 then t.due = now + t.due end
-    if t.due <= now then t.due = nil end
-    unit[i] = t
-    push(keys, K.task .. t.id)
-  end
-  units[u] = unit
-end
-
 -- A repeated enqueue finds its own records. One command tells the usual case, that there are none.
 local repeated = call('EXISTS', unpack(keys)) > 0
 
@@ -55,12 +65,12 @@ local function check(unit)
     if repeated and call('EXISTS', K.task .. t.id) == 1 then
       t.answer = 'new'
     else
-      if t.i ~= '' then
+      if t.i then
         local key = idempotency_key(t.q, t.i)
         local id, state, fingerprint = read_idempotency(key)
-        if claimed[key] then id, state, fingerprint = claimed[key].id, 'processing', claimed[key].fingerprint end
+        if claimed[key] then id, state, fingerprint = claimed[key].id, 'processing', claimed[key].g end
         if id and state == 'processing' and not claimed[key] and call('EXISTS', K.task .. id) == 0 then id = nil end
-        if id and fingerprint ~= t.fingerprint then return { '!mismatch', id } end
+        if id and fingerprint ~= t.g then return { '!mismatch', id } end
         if id and state == 'processing' then return { '!in_progress', id } end
         if id then t.answer = 'duplicate:' .. id else claimed[key] = t end
       end
@@ -80,48 +90,64 @@ local function check(unit)
   return nil
 end
 
-local function accept(t)
-  local fields = t.extra
-  push(fields, 'v', S.version)
-  push(fields, 'a', 1)
-  push(fields, 'n', t.n)
-  push(fields, 'q', t.q)
-  push(fields, 'p', t.p)
-  if t.y ~= 5 then push(fields, 'y', t.y) end
-  if t.m ~= '5' then push(fields, 'm', t.m) end
-  if t.t ~= '30000' then push(fields, 't', t.t) end
-  if t.ttl then
-    push(fields, 'x', int(now + t.ttl))
-    push(fields, 'X', int(t.ttl))
+local FRESH_PENDING = PENDING .. ':1:0'
+
+-- A task that is nothing but name, payload and defaults.
+local function accept_plain(t, streams)
+  local queue = t.q
+  local stream = streams[queue]
+  if not stream then
+    stream = stream_key(queue, 5)
+    streams[queue] = stream
+    fill(queue, '5')
   end
-  if t.i ~= '' then
-    push(fields, 'i', t.i)
-    push(fields, 'g', t.fingerprint)
-    call('SET', idempotency_key(t.q, t.i), idempotency_value(t.id, 'processing', t.fingerprint))
-  end
-  if t.due then
-    call('HSET', K.task .. t.id, 's', PENDING, 'd', int(t.due), unpack(fields))
-    schedule(t.id, t.q, t.due)
-    scheduled = scheduled + 1
-    emit('TASK_SCHEDULED', t, nil, '{"due_ms":' .. int(t.due) .. '}')
-  else
-    push(fields, 'e', enter(t))
-    call('HSET', K.task .. t.id, 's', QUEUED, unpack(fields))
-    depths[t.q] = depths[t.q] + 1
-    emit('TASK_QUEUED', t)
-  end
-  seen_queues[t.q] = true
+  local entry = call('XADD', stream, '*', 'i', t.id)
+  call('HSET', K.task .. t.id, 's', FRESH, 'n', queue == 'default' and t.n or packed(queue, t.n), 'p', t.p, 'e', entry)
+  depths[queue] = depths[queue] + 1
+  emit('TASK_QUEUED', t)
   return 'new'
 end
 
-local answers = {}
+local function accept(t)
+  local fields = t.extra
+  local more = (t.i or t.r or t.R) and '+' or ''
+  push(fields, 'n', packed(t.q, t.n))
+  push(fields, 'p', t.p)
+  if t.X then
+    push(fields, 'x', int(now + tonumber(t.X)))
+    push(fields, 'X', t.X)
+  end
+  if t.i then
+    push(fields, 'i', t.i)
+    push(fields, 'g', t.g)
+    call('SET', idempotency_key(t.q, t.i), idempotency_value(t.id, 'processing', t.g))
+  end
+  if t.due then
+    call('HSET', K.task .. t.id, 's', FRESH_PENDING .. more, 'd', int(t.due), unpack(fields))
+    schedule(t.id, t.q, t.due)
+    scheduled = scheduled + 1
+    seen_queues[t.q] = true
+    emit('TASK_SCHEDULED', t, nil, '{"due_ms":' .. int(t.due) .. '}')
+  else
+    t.y = tonumber(t.y or 5)
+    push(fields, 'e', enter(t))
+    call('HSET', K.task .. t.id, 's', FRESH .. more, unpack(fields))
+    depths[t.q] = depths[t.q] + 1
+    emit('TASK_QUEUED', t)
+  end
+  return 'new'
+end
+
+local answers, streams = {}, {}
 for u, unit in ipairs(units) do
   local refusal = check(unit)
   if refusal then
     answers[u] = refusal
   else
     local answer = {}
-    for i, t in ipairs(unit) do answer[i] = t.answer or accept(t) end
+    for i, t in ipairs(unit) do
+      answer[i] = t.answer or (t.extra and accept(t) or accept_plain(t, streams))
+    end
     answers[u] = answer
   end
 end

@@ -3,12 +3,19 @@
 -- Returns workers: notes; queue: notes; scan: {next cursor, notes}.
 -- Atomic  each task's repair.
 
+records()
 local what = arg()
 
 -- Entries read a minute ago or earlier that no lease accounts for: their record was deleted, or the lease.
 local function sweep(queue)
+  ready({ queue })
   for priority = 0, 9 do
     local stream = stream_key(queue, priority)
+    local length = pcall_('XLEN', stream)
+    if type(length) == 'number' and length > 0 and not string.find(standing[queue], priority, 1, true) then
+      note(nil, 'queue ' .. queue .. ' had been forgotten to hold entries of priority ' .. priority)
+      fill(queue, int(priority))
+    end
     local reply = pcall_('XPENDING', stream, 'workers', 'IDLE', 60000, '-', '+', 100)
     if not reply.err then
       for _, pending in ipairs(reply) do
@@ -46,7 +53,7 @@ local function sweep(queue)
             end
           elseif r.s == RUNNING and not call('ZSCORE', K.leases, id) then
             note(id, 'its lease had vanished: it lapses now')
-            push(leases_new, int(now), id)
+            push(leases_new, now_text, id)
           end
         end
       end
@@ -66,7 +73,7 @@ local function scan(cursor, n)
         call('HSET', task_key(id), 'e', enter(r))
       elseif r.s == RUNNING and not call('ZSCORE', K.leases, id) then
         note(id, 'its lease had vanished: it lapses now')
-        push(leases_new, int(now), id)
+        push(leases_new, now_text, id)
       elseif (r.s == PENDING or r.s == RETRYING) and not call('ZSCORE', K.schedule, id)
         and not call('ZSCORE', K.claimed, id) then
         note(id, 'put back into the schedule, from which it had been deleted')

@@ -4,10 +4,11 @@
 -- Atomic  each task: the lease is the lapsed one, next attempt, new entry for old, status, event. The
 --         lease number grows, so that the lost holder's writes can never match again.
 
+records()
 local limit = tonumber(arg())
 local redelivered, dead = {}, {}
 local lost = '{"class":"worker_lost","message":"the lease lapsed: its worker stopped, stalled or was cut off","retryable":true}'
-local lapsed = call('ZRANGEBYSCORE', K.leases, '-inf', int(now), 'LIMIT', 0, limit)
+local lapsed = call('ZRANGEBYSCORE', K.leases, '-inf', now_text, 'LIMIT', 0, limit)
 for _, id in ipairs(lapsed) do
   push(leases_gone, id)
   local r, why = load(id)
@@ -21,10 +22,9 @@ for _, id in ipairs(lapsed) do
     r.l = (r.l or 0) + 1
     if r.c then
       remember(r, 'lost', lost)
-      finish(r, CANCELLED, nil, 'l', int(r.l))
+      finish(r, CANCELLED)
     elseif r.a >= r.m then
       remember(r, 'lost', lost)
-      call('HSET', task_key(id), 'l', int(r.l))
       die(r, lost)
       push(dead, id)
     else
@@ -32,7 +32,7 @@ for _, id in ipairs(lapsed) do
       leave(r)
       local worker = worker_of(r)
       r.a = r.a + 1
-      move(r, QUEUED, 'a', r.a, 'l', int(r.l), 'e', enter(r), 'E', lost)
+      move(r, QUEUED, 'e', enter(r), 'E', lost)
       call('HDEL', task_key(id), 'w', 'D')
       emit('TASK_REDELIVERED', r, worker)
       push(redelivered, id)

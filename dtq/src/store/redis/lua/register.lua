@@ -16,7 +16,7 @@ if mode == 'leave' then
   emit('WORKER_STOPPED', { id = '' }, id)
   return { 'done' }
 end
-call('HSET', key, 'incarnation', incarnation, 'beat', int(now), unpack(ARGV, at + 1))
+call('HSET', key, 'incarnation', incarnation, 'beat', now_text, unpack(ARGV, at + 1))
 call('PEXPIRE', key, ttl)
 call('SADD', K.workers, id)
 if mode ~= 'beat' then emit('WORKER_STARTED', { id = '' }, id) end

@@ -4,6 +4,7 @@
 -- Atomic  each task: claim checked, status, entry, claim removed, event. A claim that is gone was
 --         dealt with by somebody else; one damaged task does not stop the others.
 
+records()
 local queued = 0
 local cancelled_any = call('SCARD', K.cancelled) > 0
 for i = 1, #ARGV do
@@ -15,7 +16,7 @@ for i = 1, #ARGV do
       push(claims_gone, id)
     elseif newer(r) then
       note(id, 'its record has the newer version ' .. r.v .. ' and is left alone')
-    elseif not r.s and damage(r) or (r.s == PENDING or r.s == RETRYING) and damage(r) then
+    elseif (not r.s or r.s == PENDING or r.s == RETRYING) and damage(r) then
       unschedule(id, r.q)
       quarantine(r, damage(r), 'default')
     elseif r.s ~= PENDING and r.s ~= RETRYING then
@@ -29,7 +30,7 @@ for i = 1, #ARGV do
       else
         local retrying = r.s == RETRYING
         if retrying then r.a = r.a + 1 end
-        move(r, QUEUED, 'a', r.a, 'e', enter(r))
+        move(r, QUEUED, 'e', enter(r))
         call('HDEL', task_key(id), 'd')
         emit(retrying and 'TASK_RETRIED' or 'TASK_QUEUED', r)
         queued = queued + 1

@@ -6,7 +6,7 @@
 local ids = call('ZRANGEBYSCORE', K.claimed, '-inf', int(now - tonumber(arg())), 'LIMIT', 0, 1000)
 if #ids > 0 then
   local due = {}
-  for _, id in ipairs(ids) do push(due, int(now), id) end
+  for _, id in ipairs(ids) do push(due, now_text, id) end
   call('ZADD', K.schedule, unpack(due))
   call('ZREM', K.claimed, unpack(ids))
   call('PUBLISH', K.notify, 'due')
