@@ -1,184 +1,195 @@
-//! Measures dtq on a redis-server of its own: enqueueing, draining, idle latency, what it costs Redis.
+//! Measures dtq: enqueueing, draining, idle latency, memory, and what it costs the store.
 //!
-//!     cargo run --release --example bench            # 50000 tasks
-//!     cargo run --release --example bench -- 200000
+//!     cargo run --release --example bench                              # Redis, a server of its own
+//!     cargo run --release --example bench -- --store sqlite            # a file in a temporary directory
+//!     cargo run --release --example bench -- --aof always --tasks 20000 --json figures.json
 //!
-//! The server is pinned to the first core and this program to the second, where `taskset` exists.
+//! The redis-server is pinned to the first core and this program to the second, where `taskset` exists.
+//! Every figure is the median of `--runs` runs; the bare PING loop beside them tells what the machine does.
 
-use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+#[path = "bench/figures.rs"]
+mod figures;
+#[path = "bench/server.rs"]
+mod server;
+
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::{Parser, ValueEnum};
 use dtq::{Client, Config, Worker};
+use tokio::sync::watch;
+
+use self::figures::{Figures, percentile};
+use self::server::{Aof, Place};
+
+/// Measures dtq on a store of its own.
+#[derive(Parser, Debug, Clone)]
+struct Settings {
+    /// Where the tasks live.
+    #[arg(long, value_enum, default_value = "redis")]
+    store: StoreKind,
+    /// Tasks enqueued in bulk and drained.
+    #[arg(long, default_value_t = 100_000)]
+    tasks: u64,
+    /// Runs; the medians are shown.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Tasks that the worker runs at once.
+    #[arg(long, default_value_t = 64)]
+    concurrency: usize,
+    /// Bytes of padding in the payload, beyond {"to":"user@example.com","n":123}.
+    #[arg(long, default_value_t = 0)]
+    padding: usize,
+    /// What Redis writes to disk.
+    #[arg(long, value_enum, default_value = "off")]
+    aof: Aof,
+    /// Lifecycle events: not published, published to nobody, or to a subscriber.
+    #[arg(long, value_enum, default_value = "on")]
+    events: Events,
+    /// What SQLite waits for: nothing (NORMAL) or the disk (FULL).
+    #[arg(long, default_value = "normal")]
+    synchronous: String,
+    /// Writes the figures of every run to a file as JSON.
+    #[arg(long)]
+    json: Option<std::path::PathBuf>,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq)]
+enum StoreKind {
+    Redis,
+    Sqlite,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq)]
+enum Events {
+    Off,
+    On,
+    Subscribed,
+}
 
 static DONE: AtomicU64 = AtomicU64::new(0);
-static STARTED: Mutex<Option<Instant>> = Mutex::new(None);
+/// When the latest `stamp` began.
+static STARTED: LazyLock<watch::Sender<Option<Instant>>> = LazyLock::new(watch::Sender::default);
 
 #[dtq::task]
-async fn nothing(to: String, n: u64) {
-    drop(to);
-    let _ = n;
+async fn nothing(
+    to: String,
+    n: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")] padding: String,
+) {
+    drop((to, n, padding));
     DONE.fetch_add(1, Ordering::Relaxed);
 }
 
 #[dtq::task(queue = "latency")]
 async fn stamp() {
-    if let Ok(mut started) = STARTED.lock() {
-        *started = Some(Instant::now());
-    }
-}
-
-/// A server of the program's own, stopped when it ends.
-struct Server(Child, std::path::PathBuf);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-        let _ = std::fs::remove_dir_all(&self.1);
-    }
-}
-
-fn pinned(core: &str, program: &str) -> Command {
-    let has_taskset = Command::new("taskset").arg("-V").stdout(Stdio::null()).status().is_ok();
-    if has_taskset {
-        let mut command = Command::new("taskset");
-        command.args(["-c", core, program]);
-        return command;
-    }
-    Command::new(program)
-}
-
-fn serve() -> anyhow::Result<(Server, String)> {
-    let dir = std::env::temp_dir().join(format!("dtq-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&dir)?;
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
-    let child = pinned("0", "redis-server")
-        .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
-        .arg(&dir)
-        .stdout(Stdio::null())
-        .spawn()?;
-    let server = Server(child, dir);
-    let started = Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", port.parse()?)).is_err() {
-        anyhow::ensure!(started.elapsed() < Duration::from_secs(20), "redis-server does not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let _ = Command::new("taskset")
-        .args(["-a", "-p", "-c", "1", &std::process::id().to_string()])
-        .stdout(Stdio::null())
-        .status();
-    Ok((server, format!("redis://127.0.0.1:{port}")))
-}
-
-/// Microseconds of CPU that the server has used.
-async fn cpu(raw: &mut redis::aio::MultiplexedConnection) -> anyhow::Result<f64> {
-    let info: String = redis::cmd("INFO").arg("cpu").query_async(raw).await?;
-    let of = |name: &str| {
-        info.lines()
-            .find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok())
-            .unwrap_or(0.0)
-    };
-    Ok((of("used_cpu_user:") + of("used_cpu_sys:")) * 1e6)
-}
-
-async fn memory(raw: &mut redis::aio::MultiplexedConnection) -> anyhow::Result<u64> {
-    let info: String = redis::cmd("INFO").arg("memory").query_async(raw).await?;
-    let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok());
-    Ok(used.unwrap_or(0))
-}
-
-fn percentile(sorted: &[Duration], p: f64) -> f64 {
-    let at = ((sorted.len() as f64 - 1.0) * p).round() as usize;
-    sorted[at].as_secs_f64() * 1000.0
+    let now = Instant::now();
+    STARTED.send_replace(Some(now));
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let tasks: u64 = std::env::args().nth(1).map_or(Ok(50_000), |n| n.parse())?;
-    let (_server, url) = serve()?;
-    let config = Config::builder().url(&url).max_queue_depth(10_000_000).concurrency(64).build()?;
+    let settings = Settings::parse();
+    println!("{}", server::machine(&settings)?);
+    let mut runs = Vec::new();
+    for _ in 0..settings.runs {
+        runs.push(measure(&settings).await?);
+    }
+    print!("{}", Figures::medians(&runs).table());
+    if let Some(path) = &settings.json {
+        std::fs::write(path, serde_json::to_vec_pretty(&runs)?)?;
+    }
+    Ok(())
+}
+
+async fn measure(settings: &Settings) -> anyhow::Result<Figures> {
+    let mut place = Place::open(settings).await?;
+    let config = Config::builder()
+        .url(place.url())
+        .events(settings.events != Events::Off)
+        .max_queue_depth(10_000_000)
+        .concurrency(settings.concurrency)
+        .build()?;
     let client = Client::builder().config(config).build()?;
-    let mut raw = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
-    let payload = |n| Nothing { to: "user@example.com".to_owned(), n };
+    let events = match settings.events {
+        Events::Subscribed => Some(client.events()),
+        _ => None,
+    };
+    let listening = events
+        .map(|mut events| tokio::spawn(async move { while events.next().await.is_some() {} }));
+    let padding = "x".repeat(settings.padding);
+    let payload = |n| Nothing { to: "user@example.com".to_owned(), n, padding: padding.clone() };
+    let mut figures = Figures::default();
+    let empty = place.bytes().await?;
     client.enqueue(payload(0)).await?;
 
+    // A large payload would make this a measure of the disk or the network alone.
+    let singles = 2000.min(settings.tasks);
     let before = Instant::now();
-    for n in 0..2000 {
+    for n in 0..singles {
         client.enqueue(payload(n)).await?;
     }
-    println!("enqueue one by one: {:.0}/s", 2000.0 / before.elapsed().as_secs_f64());
-    let pings = Instant::now();
-    for _ in 0..2000 {
-        redis::cmd("PING").query_async::<()>(&mut raw).await?;
+    figures.set("enqueue one by one /s", singles as f64 / before.elapsed().as_secs_f64());
+    if let Some(rate) = place.ping(2000).await? {
+        figures.set("bare PING loop /s", rate);
     }
-    println!("bare PING loop:     {:.0}/s", 2000.0 / pings.elapsed().as_secs_f64());
 
+    let each = (settings.tasks / 64).clamp(1, 300);
     let before = Instant::now();
-    let singles = (0..64).map(|_| {
-        let client = client.clone();
+    let at_once = (0..64).map(|_| {
+        let (client, padding) = (client.clone(), padding.clone());
         tokio::spawn(async move {
-            for n in 0..200 {
-                client.enqueue(payload(n)).await?;
+            for n in 0..each {
+                let to = "user@example.com".to_owned();
+                client.enqueue(Nothing { to, n, padding: padding.clone() }).await?;
             }
             Ok::<_, dtq::EnqueueError>(())
         })
     });
-    for single in singles.collect::<Vec<_>>() {
-        single.await??;
+    for enqueueing in at_once.collect::<Vec<_>>() {
+        enqueueing.await??;
     }
-    println!("enqueue, 64 at once: {:.0}/s", 64.0 * 200.0 / before.elapsed().as_secs_f64());
+    figures.set("enqueue, 64 at once /s", (64 * each) as f64 / before.elapsed().as_secs_f64());
 
-    let (cpu_before, memory_before, before) =
-        (cpu(&mut raw).await?, memory(&mut raw).await?, Instant::now());
-    client.enqueue_all((0..tasks).map(payload)).await?;
-    let took = before.elapsed().as_secs_f64();
-    let used = (cpu(&mut raw).await? - cpu_before) / tasks as f64;
-    let bytes = (memory(&mut raw).await? - memory_before) / tasks;
-    println!(
-        "enqueue in bulk:    {:.0}/s, {used:.1} us of Redis CPU, {bytes} bytes waiting",
-        tasks as f64 / took
-    );
+    let tasks = settings.tasks as f64;
+    let (cost, bytes, before) = (place.cost().await?, place.bytes().await?, Instant::now());
+    client.enqueue_all((0..settings.tasks).map(payload)).await?;
+    figures.set("enqueue in bulk /s", tasks / before.elapsed().as_secs_f64());
+    place.cost().await?.since(&cost, tasks, "enqueue in bulk", &mut figures);
+    figures.set("bytes a waiting task", (place.bytes().await? - bytes) / tasks);
 
-    let waiting = tasks + 2001 + 64 * 200;
-    let (cpu_before, before) = (cpu(&mut raw).await?, Instant::now());
+    let waiting = settings.tasks + singles + 1 + 64 * each;
+    DONE.store(0, Ordering::Relaxed);
+    let (cost, before) = (place.cost().await?, Instant::now());
     let worker = Worker::builder().client(client.clone()).queues(["default"]).start().await?;
     while DONE.load(Ordering::Relaxed) < waiting {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let took = before.elapsed().as_secs_f64();
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let used = (cpu(&mut raw).await? - cpu_before) / waiting as f64;
-    println!("drain:              {:.0}/s, {used:.1} us of Redis CPU", waiting as f64 / took);
-    println!(
-        "finished:           {} bytes each",
-        memory(&mut raw).await?.saturating_sub(memory_before) / waiting
-    );
+    figures.set("drain /s", waiting as f64 / before.elapsed().as_secs_f64());
+    // The last outcomes are on their way.
     worker.shutdown();
     worker.join().await?;
+    place.cost().await?.since(&cost, waiting as f64, "drain", &mut figures);
+    figures.set("bytes a finished task", (place.bytes().await? - empty) / waiting as f64);
 
     let worker = Worker::builder().client(client.clone()).queues(["latency"]).start().await?;
-    let mut waits = Vec::new();
-    for _ in 0..300 {
+    let (mut waits, mut starts) = (Vec::new(), STARTED.subscribe());
+    for _ in 0..500 {
         tokio::time::sleep(Duration::from_millis(3)).await;
         let enqueued = Instant::now();
         client.enqueue(Stamp {}).await?;
-        let started = loop {
-            if let Some(started) = STARTED.lock().ok().and_then(|mut started| started.take()) {
-                break started;
-            }
-            tokio::task::yield_now().await;
-        };
-        waits.push(started.duration_since(enqueued));
+        let started = *starts.wait_for(|at| at.is_some_and(|at| at > enqueued)).await?;
+        let waited = started.map(|at| at.duration_since(enqueued));
+        waits.push(waited.unwrap_or_default().as_secs_f64() * 1000.0);
     }
-    waits.sort_unstable();
-    println!(
-        "idle latency:       p50 {:.2} ms, p99 {:.2} ms",
-        percentile(&waits, 0.5),
-        percentile(&waits, 0.99)
-    );
+    waits.sort_unstable_by(f64::total_cmp);
+    figures.set("idle latency p50 ms", percentile(&waits, 0.5));
+    figures.set("idle latency p99 ms", percentile(&waits, 0.99));
     worker.shutdown();
     worker.join().await?;
-    Ok(())
+    if let Some(listening) = listening {
+        listening.abort();
+    }
+    Ok(figures)
 }

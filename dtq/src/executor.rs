@@ -30,20 +30,27 @@ const OVERDUE_WAIT: Duration = Duration::from_secs(30);
 /// What a body came to: its result as JSON, its error, or what its panic means.
 type Ended = Result<Result<Vec<u8>, TaskError>, Verdict>;
 
-/// Takes a leased task on: it is in flight until its finish is confirmed.
-pub(crate) fn take_on(crew: &Arc<Crew>, leased: Leased) {
+/// Takes leased tasks on: they are in flight until their finishes are confirmed.
+pub(crate) fn take_on(crew: &Arc<Crew>, leased: Vec<Leased>) {
+    let ready = leased.into_iter().filter_map(|leased| take_one_on(crew, leased)).collect();
+    launch(crew, ready);
+}
+
+/// The body, if it may begin at once.
+fn take_one_on(crew: &Arc<Crew>, leased: Leased) -> Option<Body> {
     let definition = crew.lookup.find(&leased.name);
     let flight = crew.flights.add(leased, definition);
     let Some(definition) = definition else {
         crew.flights.body_gone(&flight);
-        return crew.conclude(&flight, Some(unknown(crew, &flight.leased)));
+        crew.conclude(&flight, Some(unknown(crew, &flight.leased)));
+        return None;
     };
     let body = Body { crew: Arc::clone(crew), flight, definition, told: false };
     if crew.flights.is_overdue(body.flight.lease().id) {
         io::handle().spawn(wait_for_the_last(body));
-    } else {
-        launch(body);
+        return None;
     }
+    Some(body)
 }
 
 /// Never two attempts of one task at once in one worker: the next one waits until the last, which
@@ -51,7 +58,7 @@ pub(crate) fn take_on(crew: &Arc<Crew>, leased: Leased) {
 async fn wait_for_the_last(mut body: Body) {
     let id = body.flight.lease().id;
     if tokio::time::timeout(OVERDUE_WAIT, body.crew.flights.alone(id)).await.is_ok() {
-        return launch(body);
+        return launch(&Arc::clone(&body.crew), vec![body]);
     }
     tracing::warn!(
         task_id = %id, task_type = body.definition.name,
@@ -63,16 +70,31 @@ async fn wait_for_the_last(mut body: Body) {
     }
 }
 
-fn launch(body: Body) {
-    let (crew, definition) = (Arc::clone(&body.crew), body.definition);
-    match definition.run {
-        // Onto the user's runtime: if that has ended, the attempt is dropped at once, and with it
-        // `body` gives the task back.
-        Run::Async(run) => drop(crew.runtime.spawn(attempt(body, run))),
-        Run::Blocking(run) => {
-            // Out of threads: the job, dropped here, gives the task back.
-            let _ = crew.pool.run(move || blocking_attempt(body, run));
+/// Async bodies go to the user's runtime together: waking another thread costs more than many a body.
+/// If that runtime has ended, they are dropped at once, and thereby give their tasks back.
+fn launch(crew: &Crew, bodies: Vec<Body>) {
+    let mut together = Vec::with_capacity(bodies.len());
+    for body in bodies {
+        match body.definition.run {
+            Run::Async(run) => together.push((body, run)),
+            Run::Blocking(run) => {
+                // Out of threads: the job, dropped here, gives the task back.
+                let _ = crew.pool.run(move || blocking_attempt(body, run));
+            }
         }
+    }
+    match together.len() {
+        0 => {}
+        1 => {
+            for (body, run) in together {
+                crew.runtime.spawn(attempt(body, run));
+            }
+        }
+        _ => drop(crew.runtime.spawn(async move {
+            for (body, run) in together {
+                tokio::spawn(attempt(body, run));
+            }
+        })),
     }
 }
 

@@ -50,10 +50,14 @@ pub(crate) async fn run(crew: Arc<Crew>) -> StoreResult<()> {
             crew.give_back(fetched.leased).await;
             return Ok(());
         }
-        for leased in fetched.leased {
-            executor::take_on(&crew, leased);
-        }
+        executor::take_on(&crew, fetched.leased);
         if got >= asked {
+            // More stands there: what is about to be confirmed is waited for, so that the next fetch is
+            // a large one. Nothing waits for a task function that still runs.
+            tokio::select! {
+                () = crew.flights.settled() => {}
+                () = crew.stop.stopped() => {}
+            }
             continue;
         }
         // Nothing is left: wait for news. The wait goes on over polls, so that it costs little.

@@ -1,7 +1,7 @@
 //! Leased tasks between fetch and confirmed finish: who runs, since when, and what is to stop.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -144,6 +144,8 @@ pub(crate) struct Flights {
     pub(crate) freed: Notify,
     /// Told when the next deadline comes earlier than the timers know.
     earlier: Notify,
+    /// Outcomes that are handed in and not confirmed.
+    finishing: AtomicUsize,
     concurrency: usize,
 }
 
@@ -159,7 +161,13 @@ struct State {
 
 impl Flights {
     pub(crate) fn new(concurrency: usize) -> Self {
-        Self { state: Mutex::default(), freed: Notify::new(), earlier: Notify::new(), concurrency }
+        Self {
+            state: Mutex::default(),
+            freed: Notify::new(),
+            earlier: Notify::new(),
+            finishing: AtomicUsize::new(0),
+            concurrency,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -169,6 +177,30 @@ impl Flights {
     pub(crate) fn in_flight(&self) -> usize {
         let state = self.lock();
         state.all.len() + state.overdue.len()
+    }
+
+    /// Waits while outcomes are on their way and less than half of the slots are free.
+    pub(crate) async fn settled(&self) {
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            let finishing = self.finishing.load(Ordering::Acquire);
+            if finishing == 0 || self.free() * 2 >= self.concurrency {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    /// The outcome is handed in, to be confirmed.
+    pub(crate) fn finishing(&self) {
+        self.finishing.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn finished(&self, flight: &Flight) {
+        self.finishing.fetch_sub(1, Ordering::AcqRel);
+        self.remove(flight);
     }
 
     pub(crate) fn free(&self) -> usize {

@@ -47,7 +47,7 @@ async fn spec_7_4_a_worker_that_learns_it_lost_a_lease_drops_the_future() {
     until("it runs", async || ran(&label) == 1).await;
     // As if another had been granted a newer lease.
     let key = format!("dtq:task:{}", handle.id());
-    server.raw().await.run::<i64>(&["HINCRBY", &key, "l", "1"]).await;
+    server.raw().await.run::<i64>(&["HSET", &key, "s", "2:1:2"]).await;
     until("it is dropped", async || ran(&format!("{label} dropped")) == 1).await;
     assert_eq!(attempt_and_status(&client, &handle).await, (1, Status::Running), "nothing written");
     worker.shutdown();

@@ -27,10 +27,17 @@ pub(crate) struct Batching<I> {
     pub(crate) patience: Option<Duration>,
 }
 
+/// Who is told what became of an item.
+enum Reply<O> {
+    Waiting(oneshot::Sender<StoreResult<O>>),
+    /// Run on dtq's thread, at once: it must be short.
+    Call(Box<dyn FnOnce(StoreResult<O>) + Send>),
+}
+
 /// An item that was handed in.
 struct Submitted<I, O> {
     item: I,
-    reply: oneshot::Sender<StoreResult<O>>,
+    reply: Reply<O>,
     /// By the standard library's clock: tokio's is that of the caller's runtime, which may be paused.
     since: std::time::Instant,
 }
@@ -71,22 +78,34 @@ impl<I: Send + Sync + 'static, O: Send + 'static> Batcher<I, O> {
     /// Hands an item in. The receiver gets its answer; it gets none only if dtq's thread ended.
     pub(crate) fn submit(&self, item: I) -> oneshot::Receiver<StoreResult<O>> {
         let (reply, answer) = oneshot::channel();
-        let _ = self.0.send(Submitted { item, reply, since: std::time::Instant::now() });
+        self.send(item, Reply::Waiting(reply));
         answer
+    }
+
+    /// Hands an item in; `then` is called on dtq's thread with its answer. That costs less than a task
+    /// that waits for it.
+    pub(crate) fn submit_then(&self, item: I, then: impl FnOnce(StoreResult<O>) + Send + 'static) {
+        self.send(item, Reply::Call(Box::new(then)));
+    }
+
+    fn send(&self, item: I, reply: Reply<O>) {
+        let _ = self.0.send(Submitted { item, reply, since: std::time::Instant::now() });
     }
 }
 
 /// Who waits for an item's answer: nobody any more once it was told that the store is away.
 struct Waiter<O> {
-    reply: Option<oneshot::Sender<StoreResult<O>>>,
+    reply: Option<Reply<O>>,
     deadline: Option<Instant>,
 }
 
 impl<O> Waiter<O> {
     /// Whoever asked may have given up; that is no concern of the batch.
     fn tell(&mut self, answer: StoreResult<O>) {
-        if let Some(reply) = self.reply.take() {
-            let _ = reply.send(answer);
+        match self.reply.take() {
+            Some(Reply::Waiting(reply)) => drop(reply.send(answer)),
+            Some(Reply::Call(then)) => then(answer),
+            None => {}
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::shutdown::Stopper;
 use crate::blocking::Pool;
@@ -16,8 +16,7 @@ use crate::id::TaskId;
 use crate::io::{self, BatchLimit, Batcher, Batching};
 use crate::registry::Lookup;
 use crate::store::{
-    Finish, Finished, Heartbeat, Holder, KeptResult, Lease, Leased, Millis, Outcome, Store,
-    StoreResult,
+    Finish, Finished, Heartbeat, Holder, KeptResult, Leased, Millis, Outcome, Store,
 };
 use crate::task::States;
 
@@ -117,35 +116,32 @@ impl Crew {
     /// Hands the outcome to the batcher; the task is in flight until it is confirmed.
     fn finish(self: &Arc<Self>, flight: &Arc<Flight>, outcome: Outcome) {
         executor::log(&flight.leased, &outcome);
-        let confirmed = self.write(flight.lease().clone(), outcome);
+        self.flights.finishing();
+        let item = Finish { lease: flight.lease().clone(), outcome };
         let (crew, flight) = (Arc::clone(self), Arc::clone(flight));
-        io::handle().spawn(async move {
+        self.finishes.submit_then(item, move |confirmed| {
             let lease = flight.lease();
-            match confirmed.await {
-                Ok(Ok(Finished::Applied(_) | Finished::Already)) => {}
-                Ok(Ok(Finished::Lost)) => tracing::warn!(
+            match confirmed {
+                Ok(Finished::Applied(_) | Finished::Already) => {}
+                Ok(Finished::Lost) => tracing::warn!(
                     task_id = %lease.id, attempt = lease.attempt,
                     "the lease was lost before the outcome was written: nothing changed"
                 ),
-                Ok(Err(error)) => tracing::error!(
+                Err(error) => tracing::error!(
                     task_id = %lease.id, attempt = lease.attempt, %error,
                     "the outcome could not be written: the task is redelivered when its lease lapses"
                 ),
-                Err(_) => {}
             }
-            crew.flights.remove(&flight);
+            crew.flights.finished(&flight);
         });
     }
 
     /// Hands back what was fetched and not begun.
     pub(crate) async fn give_back(&self, leased: Vec<Leased>) {
-        let written: Vec<_> =
-            leased.into_iter().map(|l| self.write(l.lease, Outcome::Released)).collect();
-        futures_util::future::join_all(written).await;
-    }
-
-    fn write(&self, lease: Lease, outcome: Outcome) -> oneshot::Receiver<StoreResult<Finished>> {
-        self.finishes.submit(Finish { lease, outcome })
+        let written = leased.into_iter().map(|leased| {
+            self.finishes.submit(Finish { lease: leased.lease, outcome: Outcome::Released })
+        });
+        futures_util::future::join_all(written.collect::<Vec<_>>()).await;
     }
 }
 

@@ -119,13 +119,11 @@ impl Link {
     pub(super) async fn script(&self, script: &Script, args: Args) -> StoreResult<Value> {
         let result = self
             .exchange(async |connection| {
-                let mut command = redis::cmd("EVALSHA");
-                command.arg(&script.sha).arg(1).arg(&self.anchor).arg(&args.0);
+                let command = args.call("EVALSHA", &script.sha, &self.anchor);
                 match connection.send_packed_command(&command).await.and_then(Value::extract_error)
                 {
                     Err(error) if error.code() == Some("NOSCRIPT") => {
-                        let mut command = redis::cmd("EVAL");
-                        command.arg(&script.text).arg(1).arg(&self.anchor).arg(&args.0);
+                        let command = args.call("EVAL", &script.text, &self.anchor);
                         connection
                             .send_packed_command(&command)
                             .await

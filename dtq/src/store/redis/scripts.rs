@@ -162,24 +162,47 @@ fn statuses_lua() -> String {
     lua
 }
 
-/// Arguments of a script, in the order in which its header lists them.
+/// Arguments of a script, in the order in which its header lists them: one text after another, and where
+/// each ends.
 #[derive(Debug, Default)]
-pub(crate) struct Args(pub(crate) Vec<Vec<u8>>);
+pub(crate) struct Args {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
 
 impl Args {
     fn text(&mut self, value: impl AsRef<[u8]>) -> &mut Self {
-        self.0.push(value.as_ref().to_vec());
+        self.bytes.extend_from_slice(value.as_ref());
+        self.ends.push(self.bytes.len());
         self
     }
 
     fn show(&mut self, value: impl std::fmt::Display) -> &mut Self {
-        self.0.push(value.to_string().into_bytes());
+        // Writing to a vector cannot fail.
+        let _ = std::io::Write::write_fmt(&mut self.bytes, format_args!("{value}"));
+        self.ends.push(self.bytes.len());
         self
     }
 
     /// Any list of texts.
     pub(crate) fn of(values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
-        Self(values.into_iter().map(|value| value.as_ref().to_vec()).collect())
+        let mut args = Self::default();
+        for value in values {
+            args.text(value);
+        }
+        args
+    }
+
+    /// The call of a script by `name`, which is `EVALSHA` with a digest or `EVAL` with a text.
+    pub(super) fn call(&self, name: &str, script: &str, anchor: &str) -> redis::Cmd {
+        let mut command = redis::Cmd::with_capacity(self.ends.len() + 4, self.bytes.len() + 128);
+        command.arg(name).arg(script).arg(1).arg(anchor);
+        let mut from = 0;
+        for &end in &self.ends {
+            command.arg(&self.bytes[from..end]);
+            from = end;
+        }
+        command
     }
 }
 
@@ -372,14 +395,14 @@ pub(crate) fn renew_args(visibility: Millis, leases: &[Lease]) -> Args {
     let mut args = Args::default();
     args.show(visibility);
     for lease in leases {
-        args.show(lease.id).text(fence(lease));
+        args.show(lease.id).show(fence(lease));
     }
     args
 }
 
 /// What the record's field `s` says of the lease behind its status.
-fn fence(lease: &Lease) -> String {
-    format!("{}:{}", lease.attempt, lease.number)
+fn fence(lease: &Lease) -> impl std::fmt::Display {
+    std::fmt::from_fn(|f| write!(f, "{}:{}", lease.attempt, lease.number))
 }
 
 pub(crate) fn renew_reply(value: Value) -> StoreResult<Vec<Renewed>> {
@@ -405,7 +428,7 @@ pub(crate) fn finish_args(holder: &Holder, batch: &[Finish]) -> Args {
     for group in batch.chunk_by(same) {
         args.text(&group[0].lease.queue).show(group[0].lease.priority).show(group.len());
         for Finish { lease, outcome } in group {
-            args.show(lease.id).text(&lease.entry).text(fence(lease));
+            args.show(lease.id).text(&lease.entry).show(fence(lease));
             match outcome {
                 Outcome::Succeeded { result: KeptResult::Json(json) }
                     if json[..] == b"null"[..] =>

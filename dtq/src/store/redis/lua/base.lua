@@ -96,13 +96,18 @@ end
 -- Finished entries leave their stream. Deleting one walks its node of the stream from the node's start,
 -- so a batch first cuts off the head of the stream up to the oldest entry that is not finished: all
 -- that was delivered before it and is not pending is done with.
+local function position(entry)
+  local ms, seq = string.match(entry, '^(%d+)-(%d+)$')
+  return tonumber(ms), tonumber(seq)
+end
+
 local function remove(stream, entries)
   call('XACK', stream, 'workers', unpack(entries))
   if #entries >= 8 then
     local groups = pcall_('XINFO', 'GROUPS', stream)
     local group = groups[1]
     if #groups == 1 and group[2] == 'workers' then
-      -- name, consumers, pending, last-delivered-id ...
+      -- The reply: name, its value, consumers, .., pending, .., last-delivered-id, ..
       local bound
       if group[6] == 0 then
         local ms, seq = string.match(group[8], '^(%d+)-(%d+)$')
@@ -111,18 +116,14 @@ local function remove(stream, entries)
         bound = call('XPENDING', stream, 'workers')[2]
       end
       call('XTRIM', stream, 'MINID', '=', bound)
-      local first = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
-      if not first then return end
-      local ms, seq = string.match(first[1], '^(%d+)-(%d+)$')
-      ms, seq = tonumber(ms), tonumber(seq)
+      local ms, seq = position(bound)
       local left = {}
       for _, entry in ipairs(entries) do
-        local m, n = string.match(entry, '^(%d+)-(%d+)$')
-        m, n = tonumber(m), tonumber(n)
+        local m, n = position(entry)
         if m > ms or (m == ms and n >= seq) then left[#left + 1] = entry end
       end
+      if #left == 0 then return end
       entries = left
-      if #entries == 0 then return end
     end
   end
   call('XDEL', stream, unpack(entries))

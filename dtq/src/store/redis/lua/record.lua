@@ -28,11 +28,14 @@ local function read_idempotency(key)
   return string.match(text, '^{"task_id":"([%w-]+)","state":"(%a+)","updated_at":%d+,"fingerprint":"(%w*)"}$')
 end
 
--- Puts the task into its queue with a new entry; the caller has checked what must hold.
+-- Puts the task into its queue with a new entry, which tells the attempt that it will execute unless that
+-- is the first; the caller has checked what must hold.
 local function enter(r)
   local priority = int(r.y)
   fill(r.q, priority)
-  return call('XADD', stream_key(r.q, priority), '*', 'i', r.id)
+  local stream = stream_key(r.q, priority)
+  if r.a == 1 then return call('XADD', stream, '*', 'i', r.id) end
+  return call('XADD', stream, '*', 'i', r.id, 'a', int(r.a))
 end
 
 -- What follows is made when it is needed: making it takes as long as an enqueue.
