@@ -67,7 +67,7 @@ pub(crate) async fn run(crew: Arc<Crew>) -> StoreResult<()> {
                 io::retrying("waiting for work", None, || store.wait_for_work(&names, WAIT)).await
             })
         });
-        let poll = POLL.mul_f64(0.95 + fastrand::f64() / 10.0);
+        let poll = POLL.mul_f64(1.0 + fastrand::f64() / 10.0);
         let heard = tokio::select! {
             heard = waiting => Some(heard),
             () = tokio::time::sleep(poll) => None,

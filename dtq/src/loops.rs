@@ -190,7 +190,7 @@ async fn schedule(crew: Arc<Crew>, signals: Arc<Signals>) -> StoreResult<()> {
                     continue;
                 }
                 // Jittered, so that a fleet does not look in lockstep; never past the next due time.
-                let longest = LONGEST_SLEEP.mul_f64(0.9 + fastrand::f64() / 10.0);
+                let longest = LONGEST_SLEEP.mul_f64(0.95 + fastrand::f64() / 10.0);
                 next_due.map_or(longest, |ms| Duration::from_millis(ms).min(longest))
             }
         };

@@ -165,8 +165,7 @@ impl Raw {
         let from_clients = |line: &str| -> Option<u64> {
             let name = line.strip_prefix("cmdstat_")?.split(':').next()?;
             // What scripts call counts under its own name: only these come from clients here.
-            let counted =
-                ["evalsha", "eval", "blpop", "subscribe", "ping", "hmget_none", "smembers"];
+            let counted = ["evalsha", "eval", "blpop", "subscribe", "ping", "smembers"];
             counted.contains(&name).then_some(())?;
             line.split("calls=").nth(1)?.split(',').next()?.parse().ok()
         };

@@ -24,16 +24,3 @@ async fn c20_a_cancel_whose_notice_was_lost_arrives_with_the_next_renewal() {
     assert!(matches!(ended, Err(TaskFailure::Cancelled)), "{ended:?}");
     rig.server.kill();
 }
-
-#[tokio::test]
-async fn spec_7_2_an_idle_worker_costs_at_most_3_commands_a_second() {
-    let rig = rig_with(|config| config.visibility_timeout(Duration::from_secs(30))).await;
-    let mut raw = rig.server.raw().await;
-    // Start-up is over once the scheduler leads.
-    until("it leads", async || raw.run::<i64>(&["EXISTS", "dtq:lock:scheduler"]).await == 1).await;
-    let before = raw.commands().await;
-    let watched = Duration::from_secs(4);
-    tokio::time::sleep(watched).await;
-    let commands = raw.commands().await - before;
-    assert!(commands <= 3 * watched.as_secs(), "{commands} commands in {watched:?}");
-}

@@ -555,8 +555,14 @@ async fn c32_what_is_known_of_a_queue_is_found_again() {
     let id = add(&rig.store, NewTask { priority: 7, ..new_task() }).await;
     rig.run::<i64>(&["DEL", "dtq:queue:default:ready"]).await;
     assert!(fetch(&rig.store, &holder("a")).await.is_empty(), "forgotten");
-    rig.store.maintain().await.unwrap();
+    // An idle fetch looks, and says so.
     assert_eq!(fetch(&rig.store, &holder("a")).await[0].lease.id, id);
+
+    // So does maintenance, for a queue that nobody fetches from.
+    let other = add(&rig.store, NewTask { priority: 3, ..new_task() }).await;
+    rig.run::<i64>(&["DEL", "dtq:queue:default:ready"]).await;
+    rig.store.maintain().await.unwrap();
+    assert_eq!(fetch(&rig.store, &holder("a")).await[0].lease.id, other);
 }
 
 #[tokio::test]

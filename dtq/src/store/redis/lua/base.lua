@@ -93,6 +93,19 @@ local function fill(queue, priority)
   woken[queue], seen_queues[queue] = true, true
 end
 
+-- A queue whose `ready` was read may hold what it is not known to hold: an entry written by hand, a lost key.
+local function recall(queue)
+  for digit in string.gmatch('9876543210', '%d') do
+    if not string.find(standing[queue], digit, 1, true) then
+      local length = pcall_('XLEN', stream_key(queue, digit))
+      if type(length) == 'number' and length > 0 then
+        note(nil, 'queue ' .. queue .. ' had been forgotten to hold entries of priority ' .. digit)
+        fill(queue, digit)
+      end
+    end
+  end
+end
+
 -- Finished entries leave their stream. Deleting one walks its node of the stream from the node's start,
 -- so a batch first cuts off the head of the stream up to the oldest entry that is not finished: all
 -- that was delivered before it and is not pending is done with.

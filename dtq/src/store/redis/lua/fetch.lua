@@ -176,36 +176,47 @@ local budget = 1000 + max
 local full = false
 local queues = { unpack(ARGV, at + 1) }
 ready(queues)
-for _, queue in ipairs(queues) do
+local function serve(queue)
   local priorities = standing[queue]
-  if priorities == '' then
-    -- Nothing stands there.
-  elseif full then
+  if priorities == '' then return end
+  if full then
     -- A queue not reached may hold what its token announced to this very worker.
     if left_behind(queue, priorities) then wake(queue) end
-  elseif call('EXISTS', K.queue .. queue .. ':paused') == 0 then
-    for digit in string.gmatch(priorities, '%d') do
-      local priority = tonumber(digit)
-      local stream = stream_key(queue, digit)
-      local length = full and 0 or pcall_('XLEN', stream)
-      if type(length) ~= 'number' then
-        note(nil, 'stream ' .. stream .. ' is not a stream')
-        length = 0
-      elseif length == 0 and not full then
-        stands(queue, (string.gsub(standing[queue], digit, '')))
-      end
-      while length > 0 and not full do
-        local want = math.min(max - taken, budget)
-        local entries = read(stream, want)
-        budget = budget - #entries
-        for _, entry in ipairs(entries) do
-          if entry[2] then take(queue, priority, stream, entry[1], entry[2]) else ack(stream, entry[1]) end
-        end
-        if #entries < want then length = 0 end
-        full = taken >= max or budget <= 0
-        if full and left_behind(queue, string.match(priorities, digit .. '.*')) then wake(queue) end
-      end
+    return
+  end
+  if call('EXISTS', K.queue .. queue .. ':paused') == 1 then return end
+  for digit in string.gmatch(priorities, '%d') do
+    local priority = tonumber(digit)
+    local stream = stream_key(queue, digit)
+    local length = full and 0 or pcall_('XLEN', stream)
+    if type(length) ~= 'number' then
+      note(nil, 'stream ' .. stream .. ' is not a stream')
+      length = 0
+    elseif length == 0 and not full then
+      stands(queue, (string.gsub(standing[queue], digit, '')))
     end
+    while length > 0 and not full do
+      local want = math.min(max - taken, budget)
+      local entries = read(stream, want)
+      budget = budget - #entries
+      for _, entry in ipairs(entries) do
+        if entry[2] then take(queue, priority, stream, entry[1], entry[2]) else ack(stream, entry[1]) end
+      end
+      if #entries < want then length = 0 end
+      full = taken >= max or budget <= 0
+      if full and left_behind(queue, string.match(priorities, digit .. '.*')) then wake(queue) end
+    end
+  end
+end
+for _, queue in ipairs(queues) do serve(queue) end
+
+-- Nothing came although somebody waits: now there is time to look whether a queue holds what it is not
+-- known to hold (an entry written by hand, a lost key). A few queues a time, other ones each second.
+if taken == 0 then
+  local some = math.min(#queues, 20)
+  local from = math.floor(now / 1000) * some
+  for i = 0, some - 1 do
+    recall(queues[(from + i) % #queues + 1])
   end
 end
 

@@ -9,13 +9,9 @@ local what = arg()
 -- Entries read a minute ago or earlier that no lease accounts for: their record was deleted, or the lease.
 local function sweep(queue)
   ready({ queue })
+  recall(queue)
   for priority = 0, 9 do
     local stream = stream_key(queue, priority)
-    local length = pcall_('XLEN', stream)
-    if type(length) == 'number' and length > 0 and not string.find(standing[queue], priority, 1, true) then
-      note(nil, 'queue ' .. queue .. ' had been forgotten to hold entries of priority ' .. priority)
-      fill(queue, int(priority))
-    end
     local reply = pcall_('XPENDING', stream, 'workers', 'IDLE', 60000, '-', '+', 100)
     if not reply.err then
       for _, pending in ipairs(reply) do
