@@ -7,7 +7,8 @@ const MANY: &[&str] = &[
     "key-all-at-once",
     // Nothing that an attribute sees tells an `impl` around it; the compiler's first error says it.
     "function-associated",
-    // With `#[serde(..)]` on a parameter, serde's own derives speak.
+    // With `#[serde(..)]` on a parameter, serde's own derives speak: bounds that silence them would refuse
+    // payloads that hold each other.
     "parameter-serde-not-serialize",
 ];
 
