@@ -133,6 +133,7 @@ impl Expansion<'_> {
 
             #(#carried)*
             #[automatically_derived]
+            #[doc(hidden)]
             impl<#lifetime> #krate::__private::Fields<#lifetime> for #name {
                 const NAME: &'static ::core::primitive::str = #text;
                 const FIELDS: &'static [&'static ::core::primitive::str] = &[#(#names),*];

@@ -41,6 +41,7 @@ impl<'dtq> ::dtq::__private::serde::Deserialize<'dtq> for Resize {
     }
 }
 #[automatically_derived]
+#[doc(hidden)]
 impl<'dtq> ::dtq::__private::Fields<'dtq> for Resize {
     const NAME: &'static ::core::primitive::str = "Resize";
     const FIELDS: &'static [&'static ::core::primitive::str] = &["width", "image"];

@@ -35,6 +35,7 @@ impl<'dtq> ::facade::dtq::__private::serde::Deserialize<'dtq> for Charge {
     }
 }
 #[automatically_derived]
+#[doc(hidden)]
 impl<'dtq> ::facade::dtq::__private::Fields<'dtq> for Charge {
     const NAME: &'static ::core::primitive::str = "Charge";
     const FIELDS: &'static [&'static ::core::primitive::str] = &["order"];

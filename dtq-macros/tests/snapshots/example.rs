@@ -47,6 +47,7 @@ impl<'dtq> ::dtq::__private::serde::Deserialize<'dtq> for SendWelcome {
     }
 }
 #[automatically_derived]
+#[doc(hidden)]
 impl<'dtq> ::dtq::__private::Fields<'dtq> for SendWelcome {
     const NAME: &'static ::core::primitive::str = "SendWelcome";
     const FIELDS: &'static [&'static ::core::primitive::str] = &["to", "lang"];

@@ -24,6 +24,7 @@ impl<'dtq> ::dtq::__private::serde::Deserialize<'dtq> for Tick {
     }
 }
 #[automatically_derived]
+#[doc(hidden)]
 impl<'dtq> ::dtq::__private::Fields<'dtq> for Tick {
     const NAME: &'static ::core::primitive::str = "Tick";
     const FIELDS: &'static [&'static ::core::primitive::str] = &[];
