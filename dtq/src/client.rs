@@ -16,7 +16,7 @@ use crate::handle::Handle;
 use crate::handle::waits::Waits;
 use crate::id::TaskId;
 use crate::inspect::Inspect;
-use crate::io::{self, BatchLimit, Batcher, Batching};
+use crate::io::{self, BatchLimit, Batcher, Batching, Io};
 use crate::store::{self, Accepted, NewTask, Refusal, Store, StoreError, StoreResult};
 use crate::task::Task;
 
@@ -44,6 +44,7 @@ struct Inner {
     store: Arc<dyn Store>,
     enqueues: Enqueues,
     waits: Arc<Waits>,
+    io: Io,
 }
 
 impl fmt::Debug for Client {
@@ -84,11 +85,9 @@ impl Client {
 
     pub(crate) fn from_config(config: Config) -> Result<Self> {
         let url = config.store_url()?;
-        let handle = io::start().map_err(|error| {
-            StoreError::Failed(format!("dtq's own thread could not be started: {error}"))
-        })?;
+        let io = Io::start()?;
         // A store may start tasks of its own.
-        let _guard = handle.enter();
+        let _guard = io.enter();
         let store = store::open(&url.0, &config.settings()).map_err(|error| match error {
             StoreError::Failed(why) => Error::Config(ConfigError {
                 problems: vec![ConfigProblem {
@@ -99,10 +98,10 @@ impl Client {
             }),
             error => Error::Store(error),
         })?;
-        Ok(Self::of_store(config, url, store))
+        Ok(Self::of_store(config, url, store, io.clone()))
     }
 
-    pub(crate) fn of_store(config: Config, url: StoreUrl, store: Arc<dyn Store>) -> Self {
+    pub(crate) fn of_store(config: Config, url: StoreUrl, store: Arc<dyn Store>, io: Io) -> Self {
         let batching = Batching {
             what: "enqueue",
             limit: LIMIT,
@@ -110,12 +109,12 @@ impl Client {
             patience: Some(io::PATIENCE),
         };
         let target = Arc::clone(&store);
-        let enqueues = Batcher::new(batching, move |units: &[Vec<NewTask>]| {
+        let enqueues = Batcher::new(&io, batching, move |units: &[Vec<NewTask>]| {
             let target = Arc::clone(&target);
             async move { target.enqueue(units).await }.boxed()
         });
         let waits = Waits::new(Arc::clone(&store));
-        Self(Arc::new(Inner { config, url, store, enqueues, waits }))
+        Self(Arc::new(Inner { config, url, store, enqueues, waits, io }))
     }
 
     /// An enqueue of `task` through this client: options may be added before it is awaited.
@@ -182,7 +181,7 @@ impl Client {
     ///
     /// Nothing comes while `DTQ_EVENTS` is off for those who make the events.
     pub fn events(&self) -> Events {
-        Events::subscribe(self.store())
+        Events::subscribe(self.store(), self.io())
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -191,6 +190,10 @@ impl Client {
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
+    }
+
+    pub(crate) fn io(&self) -> &Io {
+        &self.0.io
     }
 
     pub(crate) fn enqueues(&self) -> &Enqueues {
@@ -213,7 +216,7 @@ impl Client {
     {
         let store = Arc::clone(self.store());
         let patience = Some(io::PATIENCE);
-        io::run(io::retrying(what, patience, move || call(Arc::clone(&store)))).await
+        self.io().run(io::retrying(what, patience, move || call(Arc::clone(&store)))).await
     }
 }
 

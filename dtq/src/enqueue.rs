@@ -25,7 +25,7 @@ use crate::config::ConfigError;
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::id::TaskId;
-use crate::io;
+use crate::io::{self, Counted};
 use crate::store::{Accepted, NewTask, Refusal, StoreError, StoreResult};
 use crate::task::{EncodeError, Task};
 
@@ -272,8 +272,9 @@ impl<T> Enqueue<T> {
         };
         let task = self.draft.check(client.config(), SystemTime::now())?;
         let id = task.id;
+        let call = client.io().call();
         let answer = client.enqueues().submit(vec![task]);
-        Ok(Sent { client, id, answer })
+        Ok(Sent { client, id, answer, _call: call })
     }
 }
 
@@ -284,6 +285,7 @@ struct Sent {
     client: Client,
     id: TaskId,
     answer: Answer,
+    _call: Option<Counted>,
 }
 
 impl<T> IntoFuture for Enqueue<T> {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::enqueue::Json;
 use crate::id::TaskId;
-use crate::io;
+use crate::io::Io;
 use crate::store::Store;
 
 /// Events that wait for a subscriber who is slow. What does not fit is counted and dropped.
@@ -148,11 +148,11 @@ pub struct Events {
 }
 
 impl Events {
-    pub(crate) fn subscribe(store: &Arc<dyn Store>) -> Self {
+    pub(crate) fn subscribe(store: &Arc<dyn Store>, io: &Io) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING);
         let missed = Arc::new(AtomicU64::new(0));
         let passing = pass(Arc::clone(store), sender, Arc::clone(&missed));
-        io::handle().spawn(passing);
+        io.spawn(passing);
         Self { receiver, missed }
     }
 

@@ -15,7 +15,6 @@ use crate::classify::{self, Verdict};
 use crate::config::{TEN_YEARS, UnknownTask, millis};
 use crate::context::{self, Context};
 use crate::flight::{Flight, Stop};
-use crate::io;
 use crate::store::{ErrorInfo, KeptResult, Leased, Outcome};
 use crate::task::{BoxRun, Definition, Execution, Run};
 use crate::task_error::TaskError;
@@ -47,7 +46,7 @@ fn take_one_on(crew: &Arc<Crew>, leased: Leased) -> Option<Body> {
     };
     let body = Body { crew: Arc::clone(crew), flight, definition, told: false };
     if crew.flights.is_overdue(body.flight.lease().id) {
-        io::handle().spawn(wait_for_the_last(body));
+        crew.client.io().spawn(wait_for_the_last(body));
         return None;
     }
     Some(body)

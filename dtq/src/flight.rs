@@ -203,6 +203,17 @@ impl Flights {
         self.remove(flight);
     }
 
+    /// Whether a task function without `async` runs.
+    #[cfg(feature = "testing")]
+    pub(crate) fn any_blocking(&self) -> bool {
+        let blocking = |flight: &Arc<Flight>| {
+            let run = flight.definition.map(|definition| definition.run);
+            matches!(run, Some(crate::task::Run::Blocking(_)))
+                && !flight.body_gone.load(Ordering::Acquire)
+        };
+        self.lock().all.values().any(blocking)
+    }
+
     pub(crate) fn free(&self) -> usize {
         self.concurrency.saturating_sub(self.in_flight())
     }

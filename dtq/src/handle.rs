@@ -14,7 +14,6 @@ use serde::de::DeserializeOwned;
 use crate::client::Client;
 use crate::id::TaskId;
 use crate::inspect::{ErrorInfo, ResultInfo, TaskInfo};
-use crate::io;
 use crate::status::Status;
 use crate::store::{self, StoreError};
 use crate::task::Task;
@@ -180,7 +179,8 @@ impl<T> Handle<T> {
                 None => Some(ended.await?),
             })
         };
-        let waiting = Abort(io::handle().spawn(waiting));
+        let _wait = self.client.io().wait();
+        let waiting = Abort(self.client.io().spawn(waiting));
         let ended = waiting.await.map_err(TaskFailure::Store)?;
         ended.ok_or(TaskFailure::TimedOut)?.ok_or(TaskFailure::Gone)
     }

@@ -9,11 +9,14 @@ mod batch;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub(crate) use self::batch::{BatchLimit, Batcher, Batching};
@@ -28,7 +31,7 @@ static IO: OnceLock<Handle> = OnceLock::new();
 
 /// Starts dtq's thread unless it runs. Whoever makes a client or a worker calls it, so that being
 /// out of threads or file descriptors is an error there and not a panic later.
-pub(crate) fn start() -> io::Result<Handle> {
+fn start() -> io::Result<Handle> {
     // Two that start at once must not start two threads.
     static STARTING: Mutex<()> = Mutex::new(());
     if let Some(handle) = IO.get() {
@@ -46,27 +49,94 @@ pub(crate) fn start() -> io::Result<Handle> {
     Ok(IO.get_or_init(|| handle).clone())
 }
 
-/// The runtime of dtq's thread: `spawn` on it from any thread, await the `JoinHandle` on any
-/// runtime.
-///
-/// # Panics
-///
-/// If the thread cannot be started and [`start`] has not said so before.
-pub(crate) fn handle() -> Handle {
-    match start() {
-        Ok(handle) => handle,
-        Err(error) => panic!("dtq's thread cannot start: {error}"),
+/// Where the I/O of a client and its workers runs: dtq's thread, or that of a test's own clock.
+#[derive(Debug, Clone)]
+pub(crate) struct Io {
+    handle: Handle,
+    pending: Option<Arc<Pending>>,
+}
+
+/// What is awaited of a test's thread, whose clock moves on only for a reason.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// Calls to the store: they may be pausing before they are repeated.
+    pub(crate) calls: AtomicUsize,
+    /// Those who wait for a task to end.
+    pub(crate) waits: AtomicUsize,
+    /// Told of each that begins.
+    pub(crate) began: Notify,
+}
+
+/// Counts as pending until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pending: Arc<Pending>,
+    which: fn(&Pending) -> &AtomicUsize,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.which)(&self.pending).fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Runs `work` on dtq's thread and waits for it, from any runtime or none. It goes on if the
-/// caller gives up.
-pub(crate) async fn run<T: Send + 'static>(
-    work: impl Future<Output = StoreResult<T>> + Send + 'static,
-) -> StoreResult<T> {
-    match handle().spawn(work).await {
-        Ok(result) => result,
-        Err(error) => Err(StoreError::Failed(format!("a call did not end: {error}"))),
+impl Io {
+    /// dtq's own thread, started unless it runs.
+    pub(crate) fn start() -> StoreResult<Self> {
+        match start() {
+            Ok(handle) => Ok(Self { handle, pending: None }),
+            Err(error) => {
+                Err(StoreError::Failed(format!("dtq's own thread could not be started: {error}")))
+            }
+        }
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn of_test(handle: Handle, pending: Arc<Pending>) -> Self {
+        Self { handle, pending: Some(pending) }
+    }
+
+    /// Its runtime's context, for what spawns by itself.
+    pub(crate) fn enter(&self) -> tokio::runtime::EnterGuard<'_> {
+        self.handle.enter()
+    }
+
+    /// Spawns from any thread; the `JoinHandle` may be awaited on any runtime.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.handle.spawn(work)
+    }
+
+    /// Runs `work` there and waits for it, from any runtime or none. It goes on if the caller gives
+    /// up.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = StoreResult<T>> + Send + 'static,
+    ) -> StoreResult<T> {
+        let _call = self.call();
+        match self.spawn(work).await {
+            Ok(result) => result,
+            Err(error) => Err(StoreError::Failed(format!("a call did not end: {error}"))),
+        }
+    }
+
+    /// A call to the store is under way until what this returns is dropped.
+    pub(crate) fn call(&self) -> Option<Counted> {
+        self.count(|pending| &pending.calls)
+    }
+
+    /// Somebody waits for a task until what this returns is dropped.
+    pub(crate) fn wait(&self) -> Option<Counted> {
+        self.count(|pending| &pending.waits)
+    }
+
+    fn count(&self, which: fn(&Pending) -> &AtomicUsize) -> Option<Counted> {
+        let pending = Arc::clone(self.pending.as_ref()?);
+        which(&pending).fetch_add(1, Ordering::AcqRel);
+        pending.began.notify_one();
+        Some(Counted { pending, which })
     }
 }
 
@@ -222,7 +292,8 @@ mod tests {
 
     #[test]
     fn spec_7_blocking_works_without_a_runtime_and_inside_any() {
-        let answer = || block_on(run(async { Ok(42) })).unwrap();
+        let io = Io::start().unwrap();
+        let answer = || block_on(io.run(async { Ok(42) })).unwrap();
         assert_eq!(answer(), 42);
         let inside = |mut builder: tokio::runtime::Builder| {
             builder.build().unwrap().block_on(async { answer() })
@@ -237,7 +308,8 @@ mod tests {
             .map(|_| {
                 std::thread::spawn(|| {
                     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-                    runtime.block_on(run(async { Ok(std::thread::current().id()) })).unwrap()
+                    let io = Io::start().unwrap();
+                    runtime.block_on(io.run(async { Ok(std::thread::current().id()) })).unwrap()
                 })
             })
             .collect();

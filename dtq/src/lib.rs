@@ -60,6 +60,8 @@ mod status;
 mod store;
 mod task;
 mod task_error;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wire;
 mod worker;
 

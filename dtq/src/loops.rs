@@ -64,7 +64,17 @@ pub(crate) async fn run(crew: Arc<Crew>) -> StoreResult<()> {
     let fetching = keep("fetch", |crew, _| fetch::run(crew).boxed());
     crew.stop.stopped().await;
     tracing::info!(worker_id = crew.holder.worker_id, "worker shuts down");
-    shut_down(&crew, fetching).await;
+    let fetching_ends = fetching.abort_handle();
+    tokio::select! {
+        biased;
+        () = crew.stop.killed() => {
+            fetching_ends.abort();
+            for flight in crew.flights.unfinished() {
+                crew.stop_flight(&flight, Stop::Lost);
+            }
+        }
+        () = shut_down(&crew, fetching) => {}
+    }
     for task in background {
         task.abort();
     }

@@ -118,6 +118,7 @@ pub(crate) enum Refusal {
         task_id: TaskId,
     },
     /// What the unit would be added to is damaged.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     Damaged(String),
 }
 
@@ -335,6 +336,7 @@ pub(crate) enum Notice {
     /// Something became due earlier than what the leader sleeps for.
     DueEarlier,
     /// A watched task ended.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     Ended(TaskId),
     /// The connection was renewed: whatever was sent meanwhile was missed.
     Reconnected,

@@ -3,6 +3,7 @@
 use std::any::TypeId;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -188,13 +189,13 @@ pub struct Execution {
 
 /// Values given to a worker, by type (`Worker::builder().state(value)`).
 #[doc(hidden)]
-#[derive(Default)]
-pub struct States(std::collections::HashMap<TypeId, Box<dyn std::any::Any + Send + Sync>>);
+#[derive(Clone, Default)]
+pub struct States(std::collections::HashMap<TypeId, Arc<dyn std::any::Any + Send + Sync>>);
 
 impl States {
     /// Keeps `value` under its exact type; a second one of a type replaces the first.
     pub fn insert<T: Clone + Send + Sync + 'static>(&mut self, value: T) {
-        self.0.insert(TypeId::of::<T>(), Box::new(value));
+        self.0.insert(TypeId::of::<T>(), Arc::new(value));
     }
 
     /// Whether there is a value of the type.

@@ -21,7 +21,7 @@ use crate::client::{Client, default_client};
 use crate::config::Config;
 use crate::error::{Result, StartError};
 use crate::flight::Flights;
-use crate::io;
+use crate::io::Io;
 use crate::loops;
 use crate::registry::{Lookup, registry};
 use crate::store::{Holder, StoreError};
@@ -100,12 +100,12 @@ pub async fn run() -> Result<()> {
     let stop = worker.stopper();
     // It goes on when the worker has ended: what then still holds up the process, such as a task
     // function that blocks its runtime, ends by the next signal.
-    io::handle().spawn(crate::signals::shut_down_on_signals(stop));
+    Io::start()?.spawn(crate::signals::shut_down_on_signals(stop));
     worker.join().await
 }
 
 /// Builds a [`Worker`].
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct WorkerBuilder {
     client: Option<Client>,
     config: Option<Config>,
@@ -199,6 +199,10 @@ impl WorkerBuilder {
     ///
     /// Why it could not start, everything together.
     pub async fn start(self) -> Result<WorkerHandle> {
+        Ok(self.launch().await?.0)
+    }
+
+    pub(crate) async fn launch(self) -> Result<(WorkerHandle, Arc<Crew>)> {
         let runtime = Runtime::try_current().map_err(|_| StartError {
             problems: vec![
                 "there is no tokio runtime here for the task functions to run on".to_owned(),
@@ -206,7 +210,8 @@ impl WorkerBuilder {
         })?;
         let crew = Arc::new(self.crew(runtime)?);
         let starting = Arc::clone(&crew);
-        io::run(async move { Ok(register(&starting).await) }).await??;
+        let io = crew.client.io().clone();
+        io.run(async move { Ok(register(&starting).await) }).await??;
         tracing::info!(
             worker_id = crew.holder.worker_id,
             tasks = crew.lookup.len(),
@@ -218,11 +223,12 @@ impl WorkerBuilder {
         // When the runtime of the task functions ends, so does the worker.
         let sentinel = StopOnDrop(stop.clone());
         crew.runtime.spawn(async move { sentinel.0.stopped().await });
-        io::handle().spawn(async move {
-            let result = loops::run(crew).await;
+        let running = Arc::clone(&crew);
+        io.spawn(async move {
+            let result = loops::run(running).await;
             let _ = ended.send(Some(result));
         });
-        Ok(WorkerHandle { id, stop, done })
+        Ok((WorkerHandle { id, stop, done }, crew))
     }
 
     /// Checks everything that can be known before the store is asked.
@@ -274,7 +280,7 @@ impl WorkerBuilder {
         let store = Arc::clone(client.store());
         let holder = Holder { worker_id, incarnation: format!("{:016x}", fastrand::u64(..)) };
         Ok(Crew {
-            finishes: finisher(Arc::clone(&store), holder.clone()),
+            finishes: finisher(client.io(), Arc::clone(&store), holder.clone()),
             holder,
             flights: Flights::new(concurrency),
             pool: Pool::default(),

@@ -55,7 +55,7 @@ impl Rig {
         &self,
         call: impl FnOnce(Arc<dyn Store>) -> F,
     ) -> T {
-        io::run(call(Arc::clone(self.client.store()))).await.unwrap()
+        self.client.io().run(call(Arc::clone(self.client.store()))).await.unwrap()
     }
 
     async fn fetch(&self) -> Vec<Leased> {

@@ -34,6 +34,7 @@ pub(crate) async fn all<T: Task>(
     let mut handles = Vec::new();
     let mut flying: Option<Flying> = None;
     let mut carried = None;
+    let _call = client.io().call();
     loop {
         // Encoded while the chunk before is under way.
         let chunk = next_chunk(client, &mut tasks, &mut carried);

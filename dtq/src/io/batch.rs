@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::{Outage, handle, may_pass};
+use super::{Io, Outage, may_pass};
 use crate::store::{StoreError, StoreResult};
 
 /// What one call may hold. A single item may exceed it: it goes alone.
@@ -67,11 +67,12 @@ impl<I: Send + Sync + 'static, O: Send + 'static> Batcher<I, O> {
     /// `commit` answers each item of a batch, in order. It may be given an item again whose first
     /// call seemed to fail.
     pub(crate) fn new(
+        io: &Io,
         batching: Batching<I>,
         commit: impl for<'a> Fn(&'a [I]) -> BoxFuture<'a, StoreResult<Vec<O>>> + Send + 'static,
     ) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
-        handle().spawn(run(batching, commit, receiver));
+        io.spawn(run(batching, commit, receiver));
         Self(sender)
     }
 

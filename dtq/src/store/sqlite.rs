@@ -5,6 +5,8 @@ mod db;
 mod listing;
 mod records;
 mod subscribe;
+#[cfg(feature = "testing")]
+mod test_view;
 mod transitions;
 
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use tokio::sync::mpsc;
 
 use self::db::{Db, Place};
 use self::records::Tx;
+#[cfg(feature = "testing")]
+pub(crate) use self::{db::TestClock, test_view::TestView};
 use crate::id::TaskId;
 use crate::inspect::{AuditEntry, DeadLetter, QueueInfo, TaskFilter, TaskInfo, WorkerInfo};
 use crate::status::Status;

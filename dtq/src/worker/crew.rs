@@ -13,7 +13,7 @@ use crate::config::{Config, QueueChoice, millis};
 use crate::executor;
 use crate::flight::{Flight, Flights, Stop};
 use crate::id::TaskId;
-use crate::io::{self, BatchLimit, Batcher, Batching};
+use crate::io::{BatchLimit, Batcher, Batching, Io};
 use crate::registry::Lookup;
 use crate::store::{
     Finish, Finished, Heartbeat, Holder, KeptResult, Leased, Millis, Outcome, Store,
@@ -48,7 +48,11 @@ pub(crate) struct Crew {
 
 /// Writes outcomes in batches, repeated for ever while the store is away: the leases that they name
 /// are renewed until they are confirmed.
-pub(super) fn finisher(store: Arc<dyn Store>, holder: Holder) -> Batcher<Finish, Finished> {
+pub(super) fn finisher(
+    io: &Io,
+    store: Arc<dyn Store>,
+    holder: Holder,
+) -> Batcher<Finish, Finished> {
     let batching = Batching {
         what: "writing outcomes",
         limit: FINISH_LIMIT,
@@ -61,7 +65,7 @@ pub(super) fn finisher(store: Arc<dyn Store>, holder: Holder) -> Batcher<Finish,
         },
         patience: None,
     };
-    Batcher::new(batching, move |batch| {
+    Batcher::new(io, batching, move |batch| {
         let (store, holder) = (Arc::clone(&store), holder.clone());
         Box::pin(async move { store.finish(&holder, batch).await })
     })
@@ -94,7 +98,7 @@ impl Crew {
             // It ended meanwhile, or the notice overtook the reply of the fetch: then the renewal
             // brings it again.
             let crew = Arc::clone(self);
-            io::handle().spawn(async move {
+            self.client.io().spawn(async move {
                 tokio::time::sleep(OVERTAKEN).await;
                 if !crew.flights.of_task(id).is_empty() {
                     crew.renew_now.notify_one();

@@ -15,25 +15,51 @@ const LAST_WORDS: Duration = Duration::from_millis(1000);
 
 /// Asks a worker to shut down.
 #[derive(Debug, Clone)]
-pub(crate) struct Stopper(watch::Sender<bool>);
+pub(crate) struct Stopper(watch::Sender<Stage>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Running,
+    Stopped,
+    /// As if its process had been killed: nothing more is said to the store.
+    Killed,
+}
 
 impl Default for Stopper {
     fn default() -> Self {
-        Self(watch::Sender::new(false))
+        Self(watch::Sender::new(Stage::Running))
     }
 }
 
 impl Stopper {
     pub(crate) fn stop(&self) {
-        self.0.send_if_modified(|stopped| !std::mem::replace(stopped, true));
+        self.reach(Stage::Stopped);
+    }
+
+    /// Ends it without a word, as a test wants it.
+    #[cfg(feature = "testing")]
+    pub(crate) fn kill(&self) {
+        self.reach(Stage::Killed);
+    }
+
+    fn reach(&self, stage: Stage) {
+        self.0.send_if_modified(|at| {
+            let further = *at < stage;
+            *at = (*at).max(stage);
+            further
+        });
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        *self.0.borrow()
+        *self.0.borrow() >= Stage::Stopped
     }
 
     pub(crate) async fn stopped(&self) {
-        let _ = self.0.subscribe().wait_for(|stopped| *stopped).await;
+        let _ = self.0.subscribe().wait_for(|at| *at >= Stage::Stopped).await;
+    }
+
+    pub(crate) async fn killed(&self) {
+        let _ = self.0.subscribe().wait_for(|at| *at == Stage::Killed).await;
     }
 }
 

@@ -59,10 +59,35 @@ impl Place {
 /// A piece of work for the writing thread.
 type Job = Box<dyn FnOnce(&mut Option<Connection>, &Place) + Send>;
 
-/// Hands work to the thread that owns the connection.
+/// Who runs the work.
+#[derive(Debug)]
+enum Hands {
+    /// A thread that owns the connection.
+    Thread(mpsc::Sender<Job>),
+    /// Whoever calls, at once: a test's own thread, whose clock is tokio's.
+    #[cfg(feature = "testing")]
+    Caller { place: Place, connection: std::sync::Mutex<Option<Connection>>, clock: TestClock },
+}
+
+/// A clock that moves as the runtime's does.
+#[cfg(feature = "testing")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TestClock {
+    pub(crate) start: tokio::time::Instant,
+    pub(crate) start_ms: Millis,
+}
+
+#[cfg(feature = "testing")]
+impl TestClock {
+    pub(crate) fn now(self) -> Millis {
+        self.start_ms + u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Hands work to who owns the connection.
 #[derive(Debug)]
 pub(super) struct Db {
-    jobs: mpsc::Sender<Job>,
+    hands: Hands,
     /// Bumped after every write, of this process or another.
     pub(super) changed: watch::Sender<u64>,
 }
@@ -89,7 +114,31 @@ impl Db {
                 .spawn(move || look_for_news(&path, &news))
                 .map_err(|error| StoreError::Failed(format!("no thread for the file: {error}")))?;
         }
-        Ok(Self { jobs, changed })
+        Ok(Self { hands: Hands::Thread(jobs), changed })
+    }
+
+    /// In memory, worked at by the caller. Its calls are to be made on the runtime of the clock.
+    #[cfg(feature = "testing")]
+    pub(super) fn of_test(clock: TestClock) -> Self {
+        let place = Place { path: None, full_sync: false };
+        let hands = Hands::Caller { place, connection: std::sync::Mutex::default(), clock };
+        Self { hands, changed: watch::Sender::new(0) }
+    }
+
+    /// The time by which rows are written.
+    fn clock(&self) -> impl Fn() -> Millis + Send + 'static {
+        #[cfg(feature = "testing")]
+        let clock = match &self.hands {
+            Hands::Thread(_) => None,
+            Hands::Caller { clock, .. } => Some(*clock),
+        };
+        move || {
+            #[cfg(feature = "testing")]
+            if let Some(clock) = clock {
+                return clock.now();
+            }
+            now()
+        }
     }
 
     /// Runs `work` in one transaction, which is committed if it succeeds. The clock is read inside.
@@ -97,12 +146,13 @@ impl Db {
         &self,
         work: impl FnOnce(&Transaction<'_>, Millis) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
+        let clock = self.clock();
         let result = self
             .on_thread(move |connection| {
                 let tx = connection
                     .transaction_with_behavior(TransactionBehavior::Immediate)
                     .map_err(to_store_error)?;
-                let value = work(&tx, now())?;
+                let value = work(&tx, clock())?;
                 tx.commit().map_err(to_store_error)?;
                 Ok(value)
             })
@@ -118,9 +168,10 @@ impl Db {
         &self,
         work: impl FnOnce(&Transaction<'_>, Millis) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
+        let clock = self.clock();
         self.on_thread(move |connection| {
             let tx = connection.transaction().map_err(to_store_error)?;
-            work(&tx, now())
+            work(&tx, clock())
         })
         .await
     }
@@ -143,7 +194,16 @@ impl Db {
             let _ = reply.send(result);
         });
         let gone = || StoreError::Failed("the file's thread has ended".to_owned());
-        self.jobs.send(job).map_err(|_| gone())?;
+        match &self.hands {
+            Hands::Thread(jobs) => jobs.send(job).map_err(|_| gone())?,
+            #[cfg(feature = "testing")]
+            Hands::Caller { place, connection, .. } => {
+                job(
+                    &mut connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
+                    place,
+                );
+            }
+        }
         answer.await.map_err(|_| gone())?
     }
 }
