@@ -204,6 +204,11 @@ impl Client {
         &self.0.waits
     }
 
+    /// The store's address, without its password.
+    pub(crate) fn url(&self) -> String {
+        self.0.url.to_string()
+    }
+
     /// A call that may be repeated without doing anything twice, made on dtq's thread.
     pub(crate) async fn call<T, F>(
         &self,

@@ -6,6 +6,7 @@ use crate::config::ConfigError;
 use crate::enqueue::{EnqueueAllError, EnqueueError};
 use crate::handle::{CancelError, TaskFailure};
 use crate::id::InvalidTaskId;
+use crate::migrate::MigrateError;
 use crate::store::{Resurrection, StoreError};
 
 /// `Result` with dtq's [`Error`].
@@ -42,6 +43,9 @@ pub enum Error {
     /// A task could not be requeued.
     #[error(transparent)]
     Requeue(#[from] Resurrection),
+    /// A migration was not done to its end.
+    #[error(transparent)]
+    Migrate(#[from] MigrateError),
     /// An argument is not what it may be.
     #[error("{field}: {reason}")]
     Invalid {
@@ -69,6 +73,7 @@ impl Error {
             | Self::EnqueueAll(EnqueueAllError { error: EnqueueError::Store(error), .. })
             | Self::Task(TaskFailure::Store(error))
             | Self::Cancel(CancelError::Store(error))
+            | Self::Migrate(MigrateError::Store(error))
             | Self::Store(error) => error,
             _ => return false,
         };

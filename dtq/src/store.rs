@@ -5,6 +5,7 @@
 //! operation may be repeated after a lost reply without doing anything twice (SPEC 4.7): an
 //! enqueue is known by the task's id, a fetch by its nonce, a finish or renewal by the lease.
 
+pub(crate) mod moved;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "sqlite")]
@@ -18,6 +19,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+pub(crate) use self::moved::{Moved, TakenOut};
 use crate::id::TaskId;
 use crate::status::Status;
 
@@ -590,6 +592,20 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// The newest lines of the audit trail.
     async fn audit_trail(&self, limit: usize) -> StoreResult<Vec<crate::inspect::AuditEntry>>;
+
+    /// Takes up to `limit` things out, to be put into another store: queued, pending and retrying tasks in
+    /// the order in which they stand, dead letters, idempotency keys. Nobody runs or finds them here any
+    /// more; they stand aside until they are dropped, and a repeated call gives those first.
+    async fn take_out(&self, limit: usize) -> StoreResult<TakenOut>;
+
+    /// Puts in what another store gave; what is known by its mark to be in is passed over.
+    async fn put_in(&self, moved: &[Moved]) -> StoreResult<()>;
+
+    /// What was taken out is in the other store: here nothing is left of it.
+    async fn drop_taken(&self, marks: &[String]) -> StoreResult<()>;
+
+    /// The other store has dropped these: their marks are not needed any more.
+    async fn forget_marks(&self, marks: &[String]) -> StoreResult<()>;
 
     /// A cheap question that fails when the store is away.
     async fn ping(&self) -> StoreResult<()>;

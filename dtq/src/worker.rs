@@ -11,8 +11,8 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::{Notify, watch};
 
 use self::checks::{check_tasks, choose_queues, select};
-pub(crate) use self::crew::Crew;
 use self::crew::finisher;
+pub(crate) use self::crew::{Crew, host_name};
 use self::register::register;
 use self::shutdown::StopOnDrop;
 pub(crate) use self::shutdown::{Stopper, shut_down};

@@ -4,6 +4,7 @@ mod address;
 mod keys;
 mod link;
 mod listing;
+mod migrate;
 mod pubsub;
 mod records;
 mod reply;
@@ -30,8 +31,9 @@ use crate::inspect::{AuditEntry, DeadLetter, QueueInfo, TaskFilter, TaskInfo, Wo
 use crate::status::Status;
 use crate::store::{
     Accepted, Actor, Cancelled, Claim, DeadLetterFilter, FetchRequest, Fetched, Finish, Finished,
-    Heartbeat, Holder, Lease, Millis, NewTask, Note, Notice, Page, Reaped, Refusal, Registered,
-    Renewed, Requeued, Resurrection, Settings, Store, StoreError, StoreResult,
+    Heartbeat, Holder, Lease, Millis, Moved, NewTask, Note, Notice, Page, Reaped, Refusal,
+    Registered, Renewed, Requeued, Resurrection, Settings, Store, StoreError, StoreResult,
+    TakenOut,
 };
 
 /// The layout that this code reads and writes (SPEC 5.8).
@@ -414,6 +416,22 @@ impl Store for RedisStore {
 
     async fn audit_trail(&self, limit: usize) -> StoreResult<Vec<AuditEntry>> {
         self.list_audit(limit).await
+    }
+
+    async fn take_out(&self, limit: usize) -> StoreResult<TakenOut> {
+        self.taken_out(limit).await
+    }
+
+    async fn put_in(&self, moved: &[Moved]) -> StoreResult<()> {
+        self.run(&self.scripts.migrate, migrate::put_args(moved)?).await.map(|_| ())
+    }
+
+    async fn drop_taken(&self, marks: &[String]) -> StoreResult<()> {
+        self.marks("drop", marks).await
+    }
+
+    async fn forget_marks(&self, marks: &[String]) -> StoreResult<()> {
+        self.marks("forget", marks).await
     }
 
     async fn ping(&self) -> StoreResult<()> {

@@ -3,6 +3,7 @@
 
 mod db;
 mod listing;
+mod migrate;
 mod records;
 mod subscribe;
 #[cfg(feature = "testing")]
@@ -25,8 +26,9 @@ use crate::inspect::{AuditEntry, DeadLetter, QueueInfo, TaskFilter, TaskInfo, Wo
 use crate::status::Status;
 use crate::store::{
     Accepted, Actor, Cancelled, Claim, DeadLetterFilter, FetchRequest, Fetched, Finish, Finished,
-    Heartbeat, Holder, Lease, Millis, NewTask, Note, Notice, Page, Reaped, Refusal, Registered,
-    Renewed, Requeued, Resurrection, Settings, Store, StoreError, StoreResult,
+    Heartbeat, Holder, Lease, Millis, Moved, NewTask, Note, Notice, Page, Reaped, Refusal,
+    Registered, Renewed, Requeued, Resurrection, Settings, Store, StoreError, StoreResult,
+    TakenOut,
 };
 
 /// How long the scheduler's lock lasts unless it is refreshed (SPEC 8.1).
@@ -319,6 +321,35 @@ impl Store for SqliteStore {
 
     async fn audit_trail(&self, limit: usize) -> StoreResult<Vec<AuditEntry>> {
         self.read(move |tx| tx.list_audit(limit)).await
+    }
+
+    async fn take_out(&self, limit: usize) -> StoreResult<TakenOut> {
+        self.write(move |tx| tx.take_out(limit)).await
+    }
+
+    async fn put_in(&self, moved: &[Moved]) -> StoreResult<()> {
+        let moved = moved.to_vec();
+        self.write(move |tx| moved.iter().try_for_each(|item| tx.put_in(item))).await
+    }
+
+    async fn drop_taken(&self, marks: &[String]) -> StoreResult<()> {
+        let marks = marks.to_vec();
+        self.write(move |tx| {
+            marks.iter().try_for_each(|mark| {
+                tx.run("DELETE FROM moving WHERE mark = ?1", [mark]).map(|_| ())
+            })
+        })
+        .await
+    }
+
+    async fn forget_marks(&self, marks: &[String]) -> StoreResult<()> {
+        let marks = marks.to_vec();
+        self.write(move |tx| {
+            marks.iter().try_for_each(|mark| {
+                tx.run("DELETE FROM moved WHERE mark = ?1", [mark]).map(|_| ())
+            })
+        })
+        .await
     }
 
     async fn ping(&self) -> StoreResult<()> {

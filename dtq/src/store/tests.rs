@@ -164,6 +164,7 @@ on_every_store! {
     h23_what_is_redelivered_into_a_paused_queue_waits
     c36_a_scheduler_that_dies_after_each_of_its_steps_loses_and_doubles_nothing
     c35_ten_schedulers_at_once_start_each_task_once
+    what_is_taken_out_stands_aside_and_a_repeated_put_is_known
 }
 
 pub(super) fn holder(name: &str) -> Holder {
@@ -1421,4 +1422,57 @@ async fn c35_ten_schedulers_at_once_start_each_task_once(make: Make) {
     let queued: usize = futures_util::future::join_all(schedulers).await.into_iter().sum();
     assert_eq!(queued, 300);
     assert_eq!(fetch_n(store, &holder("a"), 1000, 30_000).await.len(), 300);
+}
+
+async fn what_is_taken_out_stands_aside_and_a_repeated_put_is_known(make: Make) {
+    let (from, to) = (make(&settings()), make(&settings()));
+    let (from, to) = (&*from.store, &*to.store);
+    let me = holder("a");
+    // A letter whose record leaves with it, an ended key, a task that runs, one that waits.
+    let gone = NewTask { retention: Some(0), ..new_task() };
+    add(from, gone).await;
+    let leased = fetch(from, &me).await;
+    finish(from, &me, &leased[0], Outcome::Dead { error: error("gone") }).await;
+    let key = Idempotency { key: "k".to_owned(), fingerprint: "f".to_owned() };
+    add(from, NewTask { idempotency: Some(key.clone()), ..new_task() }).await;
+    let leased = fetch(from, &me).await;
+    finish(from, &me, &leased[0], ok("1")).await;
+    add(from, new_task()).await;
+    let runs = fetch(from, &me).await;
+    let waits = add(from, new_task()).await;
+
+    let mut seen = Vec::new();
+    loop {
+        let taken = from.take_out(1).await.unwrap();
+        assert_eq!(taken.running, 1);
+        let Some(item) = taken.moved.first().cloned() else { break };
+        // A call that was repeated after a lost reply, and a process that was killed before the put.
+        let again = from.take_out(1).await.unwrap();
+        assert_eq!(again.moved, [item.clone()]);
+        seen.push(item.mark.clone());
+        let marks = [item.mark.clone()];
+        // Killed before the drop: it is put again.
+        to.put_in(&[item.clone()]).await.unwrap();
+        if item.is_task() {
+            // And by then it has run.
+            assert_eq!(fetch(from, &me).await.len(), 0, "nobody runs it where it was");
+            let leased = fetch(to, &me).await;
+            assert_eq!(leased[0].lease.id, waits);
+            finish(to, &me, &leased[0], ok("2")).await;
+        }
+        to.put_in(&[item]).await.unwrap();
+        assert_eq!(fetch(to, &me).await.len(), 0);
+        from.drop_taken(&marks).await.unwrap();
+        from.drop_taken(&marks).await.unwrap();
+        to.forget_marks(&marks).await.unwrap();
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    let letters = to.dead_letters(&DeadLetterFilter::default(), None, 10).await.unwrap().items;
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    let second = NewTask { idempotency: Some(key), ..new_task() };
+    let answer = to.enqueue(&[vec![second]]).await.unwrap();
+    assert!(matches!(answer[0].as_deref(), Ok([Accepted::Duplicate(_)])), "{answer:?}");
+    // What ran is still its worker's to finish.
+    assert_eq!(finish(from, &me, &runs[0], ok("3")).await, Finished::Applied(Status::Succeeded));
+    assert_eq!(from.take_out(1).await.unwrap().running, 0);
 }

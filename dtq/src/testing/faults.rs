@@ -292,5 +292,9 @@ store! {
     async fn discard(&self, ids: &[TaskId], keep_records: bool, actor: &Actor) -> Vec<bool>;
     async fn audit(&self, actor: &Actor, action: &str, target: &str, count: u64) -> ();
     async fn audit_trail(&self, limit: usize) -> Vec<crate::inspect::AuditEntry>;
+    async fn take_out(&self, limit: usize) -> TakenOut;
+    async fn put_in(&self, moved: &[Moved]) -> ();
+    async fn drop_taken(&self, marks: &[String]) -> ();
+    async fn forget_marks(&self, marks: &[String]) -> ();
     async fn ping(&self) -> ();
 }

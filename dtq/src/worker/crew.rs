@@ -149,7 +149,7 @@ impl Crew {
     }
 }
 
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let name = name.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
     name.trim().chars().filter(|c| !c.is_control()).take(255).collect()

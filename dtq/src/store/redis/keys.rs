@@ -34,6 +34,8 @@ const NAMES: &[(&str, &str)] = &[
     ("events", ":events"),
     ("done", ":done:"),
     ("notify", ":notify"),
+    ("moving", ":moving"),
+    ("moved", ":moved"),
 ];
 
 impl Keys {

@@ -45,6 +45,7 @@ pub(crate) struct Scripts {
     pub(crate) watch: Script,
     pub(crate) admin: Script,
     pub(crate) maintain: Script,
+    pub(crate) migrate: Script,
 }
 
 const BASE: &str = include_str!("lua/base.lua");
@@ -98,6 +99,7 @@ impl Scripts {
             watch: full("watch", Allowed, include_str!("lua/watch.lua")),
             admin: full("admin", Allowed, include_str!("lua/admin.lua")),
             maintain: full("maintain", Allowed, include_str!("lua/maintain.lua")),
+            migrate: full("migrate", Refused, include_str!("lua/migrate.lua")),
         }
     }
 }
@@ -171,13 +173,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    fn text(&mut self, value: impl AsRef<[u8]>) -> &mut Self {
+    pub(super) fn text(&mut self, value: impl AsRef<[u8]>) -> &mut Self {
         self.bytes.extend_from_slice(value.as_ref());
         self.ends.push(self.bytes.len());
         self
     }
 
-    fn show(&mut self, value: impl std::fmt::Display) -> &mut Self {
+    pub(super) fn show(&mut self, value: impl std::fmt::Display) -> &mut Self {
         // Writing to a vector cannot fail.
         let _ = std::io::Write::write_fmt(&mut self.bytes, format_args!("{value}"));
         self.ends.push(self.bytes.len());

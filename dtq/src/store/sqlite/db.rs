@@ -10,7 +10,9 @@ use tokio::sync::{oneshot, watch};
 use crate::store::{Millis, StoreError, StoreResult};
 
 /// The schema that this code reads and writes.
-const SCHEMA: i64 = 1;
+const SCHEMA: i64 = MIGRATIONS.len() as i64;
+/// What makes each version of the version before it; none may ever be changed.
+const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema-2.sql")];
 /// How long a writer waits for another process's transaction, which is over in milliseconds.
 const BUSY: Duration = Duration::from_secs(4);
 /// How often another process's writes are looked for: one pragma, which reads a counter.
@@ -251,8 +253,10 @@ fn migrate(connection: &mut Connection) -> StoreResult<()> {
             "the file has schema {version}, this version of dtq knows schemas up to {SCHEMA}: upgrade this process"
         )));
     }
-    if version == 0 {
-        tx.execute_batch(include_str!("schema.sql")).map_err(to_store_error)?;
+    for step in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
+        tx.execute_batch(step).map_err(to_store_error)?;
+    }
+    if version < SCHEMA {
         tx.pragma_update(None, "user_version", SCHEMA).map_err(to_store_error)?;
     }
     tx.commit().map_err(to_store_error)
@@ -313,5 +317,43 @@ pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
             StoreError::Failed(format!("the filesystem fails, or cannot lock: {text}"))
         }
         _ => StoreError::Failed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_every_past_schema_is_brought_forward() {
+        for version in 1..=MIGRATIONS.len() {
+            let dir = std::env::temp_dir().join(format!("dtq-schema-{:x}", fastrand::u64(..)));
+            std::fs::create_dir_all(&dir).unwrap();
+            let path = dir.join("dtq.db");
+            let raw = Connection::open(&path).unwrap();
+            for step in &MIGRATIONS[..version] {
+                raw.execute_batch(step).unwrap();
+            }
+            raw.pragma_update(None, "user_version", version as i64).unwrap();
+            raw.execute_batch("INSERT INTO queue (name, depth) VALUES ('old', 7)").unwrap();
+            drop(raw);
+            let schema = |connection: &Connection| -> Vec<(String, String)> {
+                let mut all = connection
+                    .prepare(
+                        "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name",
+                    )
+                    .unwrap();
+                let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+                rows.collect::<Result<_, _>>().unwrap()
+            };
+            let fresh = open(&Place { path: None, full_sync: false }).unwrap();
+            let brought = open(&Place { path: Some(path), full_sync: false }).unwrap();
+            assert_eq!(schema(&brought), schema(&fresh), "from version {version}");
+            let depth = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+            assert_eq!(brought.query_row("SELECT depth FROM queue", [], depth).unwrap(), 7);
+            let now = brought.query_row("PRAGMA user_version", [], depth).unwrap();
+            assert_eq!(now, SCHEMA);
+            std::fs::remove_dir_all(&dir).unwrap();
+        }
     }
 }
