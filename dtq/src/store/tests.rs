@@ -1448,11 +1448,11 @@ async fn what_is_taken_out_stands_aside_and_a_repeated_put_is_known(make: Make) 
         let Some(item) = taken.moved.first().cloned() else { break };
         // A call that was repeated after a lost reply, and a process that was killed before the put.
         let again = from.take_out(1).await.unwrap();
-        assert_eq!(again.moved, [item.clone()]);
+        assert_eq!(again.moved, std::slice::from_ref(&item));
         seen.push(item.mark.clone());
         let marks = [item.mark.clone()];
         // Killed before the drop: it is put again.
-        to.put_in(&[item.clone()]).await.unwrap();
+        to.put_in(std::slice::from_ref(&item)).await.unwrap();
         if item.is_task() {
             // And by then it has run.
             assert_eq!(fetch(from, &me).await.len(), 0, "nobody runs it where it was");
