@@ -124,3 +124,107 @@ async fn memory_lives_as_long_as_its_client() {
     worker.shutdown();
     worker.join().await.unwrap();
 }
+
+/// The file's pages, those that are free included.
+fn pages(file: &SqliteFile) -> u64 {
+    let raw = rusqlite::Connection::open(file.dir().join("dtq.db")).unwrap();
+    raw.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap()
+}
+
+async fn run_many(client: &Client, tasks: u32) {
+    client.enqueue_all((0..tasks).map(Here::enqueue)).await.unwrap();
+    let worker = Worker::builder().client(client.clone()).concurrency(64).start().await.unwrap();
+    until("all have ended", async || {
+        client.inspect().queues().await.unwrap().iter().all(|queue| queue.depth == 0)
+    })
+    .await;
+    worker.shutdown();
+    worker.join().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_finished_task_takes_at_most_250_bytes() {
+    let file = SqliteFile::start();
+    let client = client(config(&file.url()));
+    client.inspect().ping().await.unwrap();
+    let empty = pages(&file);
+    let tasks = 5000;
+    run_many(&client, tasks).await;
+    let bytes = (pages(&file) - empty) * 4096 / u64::from(tasks);
+    assert!(bytes <= 250, "{bytes} bytes a task");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn room_of_tasks_that_have_left_is_used_again() {
+    let file = SqliteFile::start();
+    let client = client(config(&file.url()).result_retention(Duration::from_millis(1)));
+    run_many(&client, 2000).await;
+    let once = pages(&file);
+    for _ in 0..4 {
+        run_many(&client, 2000).await;
+    }
+    // Each round removes what the round before has left.
+    let five = pages(&file);
+    assert!(five <= once * 2, "{once} pages after 2000 tasks, {five} after 10000");
+}
+
+/// Runs `poke` as a user who is not the superuser, to whom permissions mean nothing.
+fn poke(file: &SqliteFile, path: &std::path::Path) -> String {
+    use std::os::unix::process::CommandExt as _;
+    let program = file.dir().join("poke");
+    std::fs::copy(env!("CARGO_BIN_EXE_poke"), &program).unwrap();
+    let mut command = Command::new(&program);
+    command.arg(format!("sqlite:{}", path.display()));
+    if std::fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0)
+    {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[tokio::test]
+async fn c48_a_file_that_may_not_be_written_to_is_said_so() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let file = SqliteFile::start();
+    let path = file.dir().join("dtq.db");
+    {
+        let client = client(config(&file.url()));
+        Here::enqueue(1).on(&client).await.unwrap();
+    }
+    mode(file.dir(), 0o755);
+    mode(&path, 0o444);
+    let error = poke(&file, &path);
+    assert!(error.contains("cannot be written to") && error.contains("dtq.db"), "{error}");
+    // A directory in which it could be made.
+    let error = poke(&file, &file.dir().join("new.db"));
+    assert!(error.contains("cannot be opened or made") && error.contains("new.db"), "{error}");
+    // The same program, where it may.
+    let open = file.dir().join("open");
+    std::fs::create_dir(&open).unwrap();
+    mode(&open, 0o777);
+    assert_eq!(poke(&file, &open.join("new.db")), "accepted\n");
+}
+
+#[tokio::test]
+async fn c48_a_file_damaged_in_the_middle_is_said_so() {
+    let file = SqliteFile::start();
+    let path = file.dir().join("dtq.db");
+    {
+        let client = client(config(&file.url()));
+        client.enqueue_all((0..200).map(Here::enqueue)).await.unwrap();
+    }
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(raw);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The header stays, and the schema; everything behind it is garbage.
+    bytes[8192..].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    let client = client(config(&file.url()));
+    let error = Here::enqueue(1).on(&client).await.unwrap_err().to_string();
+    assert!(error.contains("damaged") && error.contains("dtq.db"), "{error}");
+}

@@ -191,7 +191,7 @@ impl Db {
             let result = opened.and_then(|mut connection| {
                 let result = work(&mut connection);
                 *slot = Some(connection);
-                result
+                result.map_err(|error| name_the_file(error, place.path.as_deref()))
             });
             let _ = reply.send(result);
         });
@@ -324,11 +324,74 @@ pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
 mod tests {
     use super::*;
 
+    fn dir() -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("dtq-file-{:x}", fastrand::u64(..)));
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    fn place(path: PathBuf) -> Place {
+        Place { path: Some(path), full_sync: false }
+    }
+
+    #[test]
+    fn c48_a_filesystem_that_cannot_lock_is_said_so() {
+        let dir = dir();
+        // Locks by a file beside it, which cannot carry WAL: as on a network filesystem.
+        let uri = format!("file:{}?vfs=unix-dotfile", dir.join("dtq.db").display());
+        let error = open(&place(uri.into())).unwrap_err().to_string();
+        assert!(
+            error.contains("cannot lock or share memory") && error.contains("dtq.db"),
+            "{error}"
+        );
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[tokio::test]
+    async fn c48_a_full_disk_refuses_and_loses_nothing() {
+        let dir = dir();
+        let db = Db::start(place(dir.join("dtq.db"))).unwrap();
+        // SQLite's own limit fails as the disk does.
+        let limit = async |pages: u64| {
+            let set = move |tx: &Transaction<'_>, _| {
+                let set = format!("PRAGMA max_page_count = {pages}");
+                tx.query_row(&set, [], |_| Ok(())).map_err(to_store_error)
+            };
+            db.write(set).await.unwrap();
+        };
+        let insert = async || {
+            let write = |tx: &Transaction<'_>, _| {
+                let event = "INSERT INTO event (at, text) VALUES (1, hex(randomblob(2000)))";
+                tx.execute(event, []).map_err(to_store_error)
+            };
+            db.write(write).await
+        };
+        limit(60).await;
+        let mut written = 0i64;
+        let error = loop {
+            match insert().await {
+                Ok(_) => written += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(written > 0);
+        assert!(matches!(&error, StoreError::Refused(_)), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("the disk is full") && text.contains("dtq.db"), "{text}");
+        limit(1000).await;
+        insert().await.unwrap();
+        let count = |tx: &Transaction<'_>, _| {
+            let count = "SELECT COUNT(*) FROM event";
+            tx.query_row(count, [], |row| row.get::<_, i64>(0)).map_err(to_store_error)
+        };
+        assert_eq!(db.read(count).await.unwrap(), written + 1);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
     #[test]
     fn a_file_of_every_past_schema_is_brought_forward() {
         for version in 1..=MIGRATIONS.len() {
-            let dir = std::env::temp_dir().join(format!("dtq-schema-{:x}", fastrand::u64(..)));
-            std::fs::create_dir_all(&dir).unwrap();
+            let dir = dir();
             let path = dir.join("dtq.db");
             let raw = Connection::open(&path).unwrap();
             for step in &MIGRATIONS[..version] {
@@ -347,7 +410,7 @@ mod tests {
                 rows.collect::<Result<_, _>>().unwrap()
             };
             let fresh = open(&Place { path: None, full_sync: false }).unwrap();
-            let brought = open(&Place { path: Some(path), full_sync: false }).unwrap();
+            let brought = open(&place(path)).unwrap();
             assert_eq!(schema(&brought), schema(&fresh), "from version {version}");
             let depth = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
             assert_eq!(brought.query_row("SELECT depth FROM queue", [], depth).unwrap(), 7);

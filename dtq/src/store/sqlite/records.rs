@@ -213,7 +213,8 @@ impl<'a> Tx<'a> {
         self.run(
             "UPDATE task SET finished = ?2, leaves = ?3, left_at_once = ?4, error = COALESCE(?5, error),
              error_delay = CASE WHEN ?5 IS NULL THEN error_delay END, entry = NULL, due = NULL,
-             claimed_at = NULL, deadline = NULL, cancel_requested = 0 WHERE id = ?1",
+             claimed_at = NULL, deadline = NULL, incarnation = NULL, nonce = NULL, cancel_requested = 0
+             WHERE id = ?1",
             params![record.id, self.now, self.now + if kept == 0 { 60_000 } else { kept }, kept == 0, error],
         )?;
         if let Some(key) = &record.idempotency_key {
@@ -414,7 +415,7 @@ struct More {
 fn task_info(id: TaskId, record: Record, more: More, now: Millis) -> TaskInfo {
     let result = match more.result_kind.as_deref() {
         _ if record.status != Status::Succeeded => ResultInfo::None,
-        Some("null") => ResultInfo::Json("null".to_owned()),
+        None | Some("null") => ResultInfo::Json("null".to_owned()),
         Some("large") => ResultInfo::TooLarge { bytes: more.result_bytes.unwrap_or(0) },
         Some(_) if more.result_leaves.is_none_or(|leaves| leaves > now) => {
             let json = more.result.unwrap_or_default();

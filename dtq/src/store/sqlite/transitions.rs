@@ -15,6 +15,10 @@ use crate::store::{
 /// How long a full queue asks its producers to wait.
 const RETRY_AFTER: Millis = 1000;
 
+/// Bytes that a row keeps free, where its result will be, until it has a holder: a row that grows in a full
+/// page splits it, and half-full pages make the file half as large again.
+const ROOM: u32 = 51;
+
 /// What is known of a key's record.
 struct Key {
     task_id: TaskId,
@@ -149,8 +153,9 @@ impl Tx<'_> {
         self.run(
             "INSERT INTO task (id, status, attempt, name, queue, priority, max_attempts, timeout, payload,
              entry, due, expires, ttl, idempotency_key, fingerprint, retention, result_retention,
-             result_max_bytes, metadata)
-             VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+             result_max_bytes, metadata, result)
+             VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
+             zeroblob(?19))",
             params![
                 id,
                 status.code(),
@@ -170,6 +175,7 @@ impl Tx<'_> {
                 task.result_retention,
                 task.result_max_bytes,
                 task.metadata,
+                ROOM,
             ],
         )?;
         if let Some(key) = key {
@@ -264,7 +270,7 @@ impl Tx<'_> {
                     record.lease += 1;
                     self.run(
                         "UPDATE task SET lease = ?2, deadline = ?3, worker_id = ?4, incarnation = ?5,
-                         nonce = ?6, started = ?7 WHERE id = ?1",
+                         nonce = ?6, started = ?7, result = NULL WHERE id = ?1",
                         params![id, record.lease, deadline, holder.worker_id, holder.incarnation, nonce, self.now],
                     )?;
                     self.emit("TASK_STARTED", &record, Some(&holder.worker_id), None)?;
@@ -339,7 +345,10 @@ impl Tx<'_> {
         match outcome {
             Outcome::Succeeded { result } => {
                 let (kind, json, bytes) = match result {
-                    KeptResult::Json(json) if json[..] == b"null"[..] => ("null", None, None),
+                    // What is not told is `null`.
+                    KeptResult::Json(json) if json[..] == b"null"[..] => {
+                        return self.end(record, Status::Succeeded, &Ending::default());
+                    }
                     KeptResult::Json(json) => ("json", Some(&json[..]), None),
                     KeptResult::TooLarge { bytes } => ("large", None, Some(*bytes)),
                 };
