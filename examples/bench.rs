@@ -3,29 +3,38 @@
 //!     cargo run --release --example bench                              # Redis, a server of its own
 //!     cargo run --release --example bench -- --store sqlite            # a file in a temporary directory
 //!     cargo run --release --example bench -- --aof always --tasks 20000 --json figures.json
+//!     cargo run --release --example bench -- --table durability        # what each guarantee costs
+//!     cargo run --release --example bench -- --table growth            # what a task costs among 10^3 to 10^6
 //!
 //! The redis-server is pinned to the first core and this program to the second, where `taskset` exists.
 //! Every figure is the median of `--runs` runs; the bare PING loop beside them tells what the machine does.
 
+#[path = "bench/durability.rs"]
+mod durability;
 #[path = "bench/figures.rs"]
 mod figures;
+#[path = "bench/growth.rs"]
+mod growth;
+#[path = "bench/idle.rs"]
+mod idle;
 #[path = "bench/server.rs"]
 mod server;
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use dtq::{Client, Config, Worker};
-use tokio::sync::watch;
 
-use self::figures::{Figures, percentile};
+use self::figures::Figures;
 use self::server::{Aof, Place};
 
 /// Measures dtq on a store of its own.
 #[derive(Parser, Debug, Clone)]
 struct Settings {
+    /// What is measured.
+    #[arg(long, value_enum, default_value = "speed")]
+    table: Table,
     /// Where the tasks live.
     #[arg(long, value_enum, default_value = "redis")]
     store: StoreKind,
@@ -53,6 +62,16 @@ struct Settings {
     /// Writes the figures of every run to a file as JSON.
     #[arg(long)]
     json: Option<std::path::PathBuf>,
+    /// Only runs a worker on the store of this URL: the other process of the idle latency.
+    #[arg(long, hide = true)]
+    work_on: Option<String>,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq)]
+enum Table {
+    Speed,
+    Durability,
+    Growth,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq)]
@@ -69,9 +88,6 @@ enum Events {
 }
 
 static DONE: AtomicU64 = AtomicU64::new(0);
-/// When the latest `stamp` began.
-static STARTED: LazyLock<watch::Sender<Option<Instant>>> = LazyLock::new(watch::Sender::default);
-
 #[dtq::task]
 async fn nothing(
     to: String,
@@ -82,16 +98,18 @@ async fn nothing(
     DONE.fetch_add(1, Ordering::Relaxed);
 }
 
-#[dtq::task(queue = "latency")]
-async fn stamp() {
-    let now = Instant::now();
-    STARTED.send_replace(Some(now));
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let settings = Settings::parse();
+    if let Some(url) = &settings.work_on {
+        return idle::work(url).await;
+    }
     println!("{}", server::machine(&settings)?);
+    match settings.table {
+        Table::Speed => {}
+        Table::Durability => return durability::show(&settings).await,
+        Table::Growth => return growth::show(&settings).await,
+    }
     let mut runs = Vec::new();
     for _ in 0..settings.runs {
         runs.push(measure(&settings).await?);
@@ -173,21 +191,7 @@ async fn measure(settings: &Settings) -> anyhow::Result<Figures> {
     place.cost().await?.since(&cost, waiting as f64, "drain", &mut figures);
     figures.set("bytes a finished task", (place.bytes().await? - empty) / waiting as f64);
 
-    let worker = Worker::builder().client(client.clone()).queues(["latency"]).start().await?;
-    let (mut waits, mut starts) = (Vec::new(), STARTED.subscribe());
-    for _ in 0..500 {
-        tokio::time::sleep(Duration::from_millis(3)).await;
-        let enqueued = Instant::now();
-        client.enqueue(Stamp {}).await?;
-        let started = *starts.wait_for(|at| at.is_some_and(|at| at > enqueued)).await?;
-        let waited = started.map(|at| at.duration_since(enqueued));
-        waits.push(waited.unwrap_or_default().as_secs_f64() * 1000.0);
-    }
-    waits.sort_unstable_by(f64::total_cmp);
-    figures.set("idle latency p50 ms", percentile(&waits, 0.5));
-    figures.set("idle latency p99 ms", percentile(&waits, 0.99));
-    worker.shutdown();
-    worker.join().await?;
+    idle::measure(&client, &mut place, &mut figures).await?;
     if let Some(listening) = listening {
         listening.abort();
     }

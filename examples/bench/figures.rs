@@ -30,11 +30,21 @@ impl Figures {
     pub(crate) fn table(&self) -> String {
         let mut table = "| figure | |\n| --- | ---: |\n".to_owned();
         for (name, value) in &self.0 {
-            let digits = if *value >= 1000.0 { 0 } else { 2 };
-            let _ = writeln!(table, "| {name} | {value:.digits$} |");
+            let _ = writeln!(table, "| {name} | {} |", shown(*value));
         }
         table
     }
+
+    /// These figures as the cells of a row.
+    pub(crate) fn row(&self, names: &[&str]) -> String {
+        let cells = names.iter().map(|name| self.get(name).map_or_else(String::new, shown));
+        cells.fold("|".to_owned(), |row, cell| row + " " + &cell + " |")
+    }
+}
+
+fn shown(value: f64) -> String {
+    let digits = if value >= 1000.0 { 0 } else { 2 };
+    format!("{value:.digits$}")
 }
 
 /// Of sorted values the one below which that share of them lies.

@@ -51,6 +51,23 @@ impl Cost {
         }
         figures.set(&format!("{what}: own CPU us a task"), (self.own - before.own) / tasks);
     }
+
+    /// Notes what an idle worker has cost since `before`.
+    pub(crate) fn idle(&self, before: &Self, seconds: f64, figures: &mut Figures) {
+        if let (Some(now), Some(then)) = (self.server, before.server) {
+            // The two INFOs of asking are not the worker's.
+            figures.set("idle worker: commands /s", (now.2 - then.2 - 2.0) / seconds);
+        }
+        figures.set("idle worker: CPU % of a core", (self.own - before.own) / seconds / 1e4);
+    }
+
+    /// Microseconds of the server's CPU a task since `before`; of this process without a server.
+    pub(crate) fn each(&self, before: &Self, tasks: f64) -> f64 {
+        match (self.server, before.server) {
+            (Some(now), Some(then)) => (now.0 - then.0) / tasks,
+            _ => (self.own - before.own) / tasks,
+        }
+    }
 }
 
 impl Place {
