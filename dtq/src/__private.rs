@@ -24,6 +24,9 @@ pub use self::probe::{
     Check, Fallible, IsContext, Part, Plain, Ran, ReadPart, Sendable, State, StateOf, WritePart,
 };
 
+#[cfg(feature = "__planted_bugs")]
+pub use crate::planted::bugs as planted_bugs;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -54,6 +54,8 @@ pub mod inspect;
 mod io;
 mod loops;
 mod migrate;
+#[cfg(feature = "__planted_bugs")]
+mod planted;
 mod registry;
 mod retry;
 mod signals;

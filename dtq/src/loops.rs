@@ -122,6 +122,10 @@ async fn renew(crew: Arc<Crew>) -> StoreResult<()> {
             () = tokio::time::sleep_until(next) => {}
             () = crew.renew_now.notified() => {}
         }
+        #[cfg(feature = "__planted_bugs")]
+        if crate::planted::is(crate::planted::NO_RENEWAL_WHILE_DRAINING) && crew.stop.is_stopped() {
+            return std::future::pending().await;
+        }
         let flights = crew.flights.unfinished();
         if !flights.is_empty() {
             let leases: Vec<_> = flights.iter().map(|flight| flight.lease().clone()).collect();

@@ -1,9 +1,10 @@
 //! What the tests share: servers of their own, clients, waiting for signals instead of sleeping.
 
+pub mod history;
 mod proxy;
 mod server;
 
-pub use proxy::Proxy;
+pub use proxy::{Passing, Proxy};
 pub use server::{Raw, RedisServer, SqliteFile};
 
 use std::time::{Duration, Instant};

@@ -36,6 +36,13 @@ use crate::store::{
     TakenOut,
 };
 
+/// Name and text of every script.
+#[cfg(all(test, feature = "__planted_bugs"))]
+pub(crate) fn script_texts() -> Vec<(&'static str, String)> {
+    let scripts = Scripts::new(&Keys::new("dtq"), &crate::store::tests::settings());
+    scripts.into_all().map(|script| (script.name, script.text)).into()
+}
+
 /// The layout that this code reads and writes (SPEC 5.8).
 const LAYOUT: u32 = 1;
 /// `PX` of the scheduler's lock (SPEC 8.1).

@@ -76,6 +76,8 @@ impl Scripts {
             for part in parts {
                 text.push_str(part);
             }
+            #[cfg(feature = "__planted_bugs")]
+            let text = crate::planted::plant(name, text);
             let sha = sha1_smol::Sha1::from(&text).digest().to_string();
             Script { name, text, sha }
         };
@@ -101,6 +103,18 @@ impl Scripts {
             maintain: full("maintain", Allowed, include_str!("lua/maintain.lua")),
             migrate: full("migrate", Refused, include_str!("lua/migrate.lua")),
         }
+    }
+}
+
+#[cfg(all(test, feature = "__planted_bugs"))]
+impl Scripts {
+    pub(crate) fn into_all(self) -> [Script; 15] {
+        let Self { enqueue, fetch, renew, finish, claim, requeue, stale, reap, .. } = self;
+        let Self { cancel, register, step_down, watch, admin, maintain, migrate, .. } = self;
+        [
+            enqueue, fetch, renew, finish, claim, requeue, stale, reap, cancel, register, step_down,
+            watch, admin, maintain, migrate,
+        ]
     }
 }
 
