@@ -94,7 +94,12 @@ const IN_SCRIPTS: &[(&str, &[&str], &str, &str)] = &[
         "local lapsed = call('ZRANGEBYSCORE', K.leases, '-inf', int(now + 2500), 'LIMIT', 0, limit)",
     ),
     ("a redelivery of the same attempt", &["reap"], "r.a = r.a + 1", ""),
-    ("a redelivery beyond the last attempt", &["reap"], "elseif r.a >= r.m then", "elseif false then"),
+    (
+        "a redelivery beyond the last attempt",
+        &["reap"],
+        "elseif r.a >= r.m then",
+        "elseif false then",
+    ),
     ("a reaper that ends what it should redeliver", &["reap"], "elseif r.a >= r.m then", "else"),
     (
         "a cancel that leaves the task in its queue",
@@ -107,8 +112,8 @@ const IN_SCRIPTS: &[(&str, &[&str], &str, &str)] = &[
     (
         "a result that is kept under another task's name",
         &["finish"],
-        "call('SET', K.result .. id, value, 'PX', result_keep)",
-        "call('SET', K.result .. (answers.last or id), value, 'PX', result_keep) answers.last = id",
+        "call('SET', K.result .. r.id, value, 'PX', int(keep))",
+        "call('SET', K.result .. (answers.last or r.id), value, 'PX', int(keep)) answers.last = r.id",
     ),
 ];
 

@@ -48,6 +48,9 @@ struct Settings {
     /// Tasks a second.
     #[arg(long, default_value_t = 200)]
     rate: u64,
+    /// Of a thousand tasks so many take about as long as a lease is good for.
+    #[arg(long, default_value_t = 20)]
+    slow: u32,
     /// Worker processes.
     #[arg(long, default_value_t = 3)]
     workers: usize,
@@ -122,6 +125,7 @@ struct Storm {
     settings: Settings,
     place: Place,
     producers_proxy: Option<Proxy>,
+    producer: Arc<Producer>,
     log_path: PathBuf,
     log: &'static Log,
     workers: Vec<Worker>,
@@ -154,8 +158,19 @@ impl Storm {
         };
         let log_path = settings.log.clone().unwrap_or_else(|| place.dir().join("storm.log"));
         let log: &'static Log = Box::leak(Box::new(Log::open(&log_path)?));
+        let proxy = between(&place).await;
+        let url = proxy.as_ref().map_or_else(|| place.url(), Proxy::url);
+        let producer = Arc::new(Producer {
+            client: client(&url),
+            log,
+            next: 1.into(),
+            stop: false.into(),
+            visibility: settings.visibility,
+            slow: settings.slow,
+        });
         let mut storm = Self {
-            producers_proxy: None,
+            producers_proxy: proxy,
+            producer,
             log_path,
             log,
             workers: Vec::new(),
@@ -164,7 +179,6 @@ impl Storm {
             place,
             settings,
         };
-        storm.producers_proxy = storm.proxy().await;
         for at in 0..storm.settings.workers {
             let worker = storm.spawn(at).await;
             storm.workers.push(worker);
@@ -172,16 +186,9 @@ impl Storm {
         Ok(storm)
     }
 
-    async fn proxy(&self) -> Option<Proxy> {
-        match &self.place {
-            Place::Redis(server) => Some(Proxy::before(server.port()).await),
-            Place::Sqlite(_) => None,
-        }
-    }
-
     /// Workers of one fleet may have different visibility timeouts: every other one has twice as much.
     async fn spawn(&self, at: usize) -> Worker {
-        let proxy = self.proxy().await;
+        let proxy = between(&self.place).await;
         let url = proxy.as_ref().map_or_else(|| self.place.url(), Proxy::url);
         let visibility = self.settings.visibility * if at % 2 == 1 { 2 } else { 1 };
         let errors = self.place.dir().join("stderr.log");
@@ -214,10 +221,6 @@ impl Storm {
             }
         }
         self.leaving.retain_mut(|worker| matches!(worker.child.try_wait(), Ok(None)));
-    }
-
-    fn client(&self, url: &str) -> Client {
-        dtq_tests::client(dtq::Config::builder().url(url).max_queue_depth(1_000_000))
     }
 
     /// Waits until nothing is left to be done; answers what is, if that takes too long.
@@ -271,6 +274,18 @@ impl Storm {
     }
 }
 
+/// A proxy before the server.
+async fn between(place: &Place) -> Option<Proxy> {
+    match place {
+        Place::Redis(server) => Some(Proxy::before(server.port()).await),
+        Place::Sqlite(_) => None,
+    }
+}
+
+fn client(url: &str) -> Client {
+    dtq_tests::client(dtq::Config::builder().url(url).max_queue_depth(1_000_000))
+}
+
 async fn ending(client: &Client, id: &str) -> anyhow::Result<Final> {
     let task_id: TaskId = id.parse()?;
     let Some(info) = client.inspect().task(task_id).await? else {
@@ -280,12 +295,14 @@ async fn ending(client: &Client, id: &str) -> anyhow::Result<Final> {
             attempt,
             class,
             started_and_expires_ms: (None, None),
+            finished_ms: None,
             result,
         });
     };
     let result = match info.status {
         dtq::Status::Succeeded => {
-            let json = client.handle::<RawTask>(task_id).result_within(Duration::from_secs(5)).await;
+            let json =
+                client.handle::<RawTask>(task_id).result_within(Duration::from_secs(5)).await;
             json.ok().map(|json| json.as_str().to_owned())
         }
         _ => None,
@@ -295,6 +312,7 @@ async fn ending(client: &Client, id: &str) -> anyhow::Result<Final> {
         attempt: info.attempt,
         class: info.last_error.map(|error| error.info.class),
         started_and_expires_ms: (info.started_ms, info.expires_ms),
+        finished_ms: info.finished_ms,
         result,
     })
 }
@@ -310,17 +328,9 @@ async fn main() -> anyhow::Result<ExitCode> {
     println!("seed {seed}");
     let mut storm = Storm::begin(settings.clone(), seed).await?;
     worker::watch_for_stalls(storm.log, None);
-    let url = storm.producers_proxy.as_ref().map_or_else(|| storm.place.url(), Proxy::url);
-    let producer = Arc::new(Producer {
-        client: storm.client(&url),
-        log: storm.log,
-        next: 1.into(),
-        stop: false.into(),
-        visibility: settings.visibility,
-    });
-    let events = tokio::spawn(listen(storm.client(&storm.place.url()), storm.log));
+    let events = tokio::spawn(listen(client(&storm.place.url()), storm.log));
     let tasks = fastrand::Rng::with_seed(storm.random.u64(..));
-    let producing = tokio::spawn(Arc::clone(&producer).run(settings.rate, tasks));
+    let producing = tokio::spawn(Arc::clone(&storm.producer).run(settings.rate, tasks));
     let troubles = match (settings.trouble.as_slice(), &storm.place) {
         ([], Place::Redis(_)) => ON_REDIS,
         ([], Place::Sqlite(_)) => ON_SQLITE,
@@ -334,9 +344,9 @@ async fn main() -> anyhow::Result<ExitCode> {
         storm.make(trouble).await;
         storm.look_after().await;
     }
-    producer.stop.store(true, Ordering::Relaxed);
+    storm.producer.stop.store(true, Ordering::Relaxed);
     producing.await?;
-    let client = storm.client(&storm.place.url());
+    let client = client(&storm.place.url());
     let history = storm.history(&client).await?;
     events.abort();
     for worker in &storm.workers {

@@ -16,6 +16,8 @@ pub(crate) struct Producer {
     pub(crate) next: AtomicU64,
     pub(crate) stop: AtomicBool,
     pub(crate) visibility: Duration,
+    /// Of a thousand tasks so many take about as long as a lease is good for.
+    pub(crate) slow: u32,
 }
 
 struct Wish {
@@ -76,9 +78,7 @@ impl Producer {
             600..700 => wish.how = "flaky",
             700..730 => wish.how = "fail",
             730..750 => wish.how = "snooze",
-            750..752 => (wish.how, wish.max_attempts) = ("abort", 2),
-            752..775 => wish.ms = random.u64(long / 2..long * 2),
-            775..850 => wish.delay_ms = random.u64(1..1500),
+            750..850 => wish.delay_ms = random.u64(1..1500),
             850..880 => wish.ttl_ms = Some(random.u64(5..500)),
             880..910 => wish.key = Some(format!("key-{n}")),
             910..940 => wish.cancel_after_ms = Some(random.u64(0..20)),
@@ -88,7 +88,17 @@ impl Producer {
             }
             _ => wish.max_attempts = 1,
         }
+        if random.u32(0..1000) < self.slow {
+            wish.ms = random.u64(long / 2..long * 3);
+        }
         wish
+    }
+
+    /// A task that kills its worker, twice.
+    pub(crate) async fn abort(&self) {
+        let mut wish = self.wish(&mut fastrand::Rng::with_seed(0));
+        (wish.how, wish.max_attempts, wish.key) = ("abort", 2, None);
+        self.enqueue(wish.n, &wish).await;
     }
 
     async fn enqueue(&self, n: u64, wish: &Wish) {

@@ -18,6 +18,12 @@ pub(crate) enum Trouble {
     Stop,
     /// SIGTERM of a worker, which drains.
     Term,
+    /// SIGSTOP of a worker past its leases, SIGTERM, and SIGCONT: it hands back what it has lost.
+    StopTerm,
+    /// A worker that is cut off is told to shut down: what it hands back arrives when its leases are others'.
+    HoldTerm,
+    /// A task whose function aborts its process.
+    Abort,
     /// The reply to a worker's next request is lost.
     LostReply,
     /// The reply to the producer's next request is lost.
@@ -57,13 +63,35 @@ pub(crate) enum Trouble {
 pub(crate) const ON_REDIS: &[Trouble] = {
     use Trouble::*;
     &[
-        Kill, Stop, Term, LostReply, LostAnswer, Hold, Reset, Late, Bytes, Refuse, ScriptFlush,
-        GroupDestroy, ClientKill, ClientPause, Oom, Replica, ServerKill, Duplicates, NoLeader,
+        Kill,
+        Stop,
+        Term,
+        StopTerm,
+        HoldTerm,
+        Abort,
+        LostReply,
+        LostAnswer,
+        Hold,
+        Reset,
+        Late,
+        Bytes,
+        Refuse,
+        ScriptFlush,
+        GroupDestroy,
+        ClientKill,
+        ClientPause,
+        Oom,
+        Replica,
+        ServerKill,
+        Duplicates,
+        NoLeader,
     ]
 };
 
-pub(crate) const ON_SQLITE: &[Trouble] =
-    &[Trouble::Kill, Trouble::Stop, Trouble::Term, Trouble::LongReader];
+pub(crate) const ON_SQLITE: &[Trouble] = {
+    use Trouble::*;
+    &[Kill, Stop, Term, StopTerm, Abort, LongReader]
+};
 
 pub(crate) fn signal(pid: u32, name: &str) {
     let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
@@ -94,6 +122,8 @@ impl Storm {
         use Trouble::*;
         let at = self.random.usize(0..self.workers.len());
         let long = u64::try_from(self.settings.visibility.as_millis()).unwrap_or(u64::MAX);
+        // Every other worker drains for too long to hand back anything.
+        let at = if trouble == HoldTerm { at / 2 * 2 } else { at };
         let pid = self.workers[at].child.id();
         let from = history::now();
         let (mut victim, mut leases) = (Some(pid), false);
@@ -103,12 +133,38 @@ impl Storm {
                 self.end(at);
                 self.workers[at] = self.spawn(at).await;
             }
-            Stop => {
+            Stop | StopTerm => {
                 leases = true;
                 signal(pid, "STOP");
-                let milliseconds = self.random.u64(long..long * 2);
+                // Every other worker has leases of twice that length.
+                let milliseconds = self.random.u64(long..long * 3);
                 pause(milliseconds).await;
+                if trouble == StopTerm {
+                    signal(pid, "TERM");
+                    let successor = self.spawn(at).await;
+                    let leaving = std::mem::replace(&mut self.workers[at], successor);
+                    self.leaving.push(leaving);
+                }
                 signal(pid, "CONT");
+            }
+            HoldTerm => {
+                leases = true;
+                self.workers[at].proxy().pass_on(Passing::Held);
+                // Long enough for the lease to lapse, too short for the successor to be done.
+                let milliseconds = self.random.u64(long * 3 / 4..long * 5 / 4);
+                pause(milliseconds).await;
+                signal(pid, "TERM");
+                let successor = self.spawn(at).await;
+                let leaving = std::mem::replace(&mut self.workers[at], successor);
+                // Within what it takes to drain and to say its last words.
+                pause(800).await;
+                leaving.proxy().pass_on(Passing::AtOnce);
+                self.leaving.push(leaving);
+            }
+            Abort => {
+                victim = None;
+                let producer = std::sync::Arc::clone(&self.producer);
+                tokio::spawn(async move { producer.abort().await });
             }
             Term => {
                 signal(pid, "TERM");
@@ -126,7 +182,7 @@ impl Storm {
             }
             Hold | Late | Bytes | Refuse => {
                 let (passing, milliseconds) = match trouble {
-                    Hold => (Passing::Held, self.random.u64(200..long * 3 / 2)),
+                    Hold => (Passing::Held, self.random.u64(200..long * 3)),
                     Late => (Passing::Late, 1000),
                     Bytes => (Passing::ByteByByte, 1000),
                     _ => (Passing::Refused, self.random.u64(200..long)),

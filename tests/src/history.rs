@@ -207,6 +207,8 @@ pub struct Final {
     pub class: Option<String>,
     /// By the store's clock, the start of its latest attempt, and the end of its time to live.
     pub started_and_expires_ms: (Option<u64>, Option<u64>),
+    /// When it ended, by the store's clock.
+    pub finished_ms: Option<u64>,
     /// Its result, as JSON.
     pub result: Option<String>,
 }
@@ -257,13 +259,8 @@ struct Told<'a> {
     events: Vec<&'a str>,
 }
 
-const ENDINGS: [&str; 5] = [
-    "TASK_SUCCEEDED",
-    "TASK_FAILED",
-    "TASK_DEAD_LETTERED",
-    "TASK_CANCELLED",
-    "TASK_EXPIRED",
-];
+const ENDINGS: [&str; 5] =
+    ["TASK_SUCCEEDED", "TASK_FAILED", "TASK_DEAD_LETTERED", "TASK_CANCELLED", "TASK_EXPIRED"];
 
 impl History {
     /// Every violation of the invariants, by invariant.
@@ -279,7 +276,10 @@ impl History {
                 let told = told.get(id.as_str()).unwrap_or(&nothing);
                 judge.executions(asked, id, *max_attempts, *delay_ms, told);
                 match self.finals.get(id) {
-                    Some(end) => judge.ending(id, end, *max_attempts, told),
+                    Some(end) => {
+                        judge.ending(id, end, *max_attempts, told);
+                        judge.lost_attempts(asked, id, end, told);
+                    }
                     None => judge.say("I2", format!("nobody asked how {id} ended")),
                 }
             }
@@ -492,7 +492,9 @@ impl<'a> Judge<'a> {
                 }
                 let overlaps = run.end.is_none_or(|(end, _)| end > later.at);
                 let since = later.at.saturating_sub(visibility + 1_000_000);
-                if later.attempt > run.attempt && overlaps && !self.excused(run.pid, since, later.at)
+                if later.attempt > run.attempt
+                    && overlaps
+                    && !self.excused(run.pid, since, later.at)
                 {
                     self.say(
                         "I3",
@@ -561,7 +563,6 @@ impl<'a> Judge<'a> {
         {
             self.say("I5", format!("{id} was started {} ms after it expired", started - expires));
         }
-        self.lost_attempts(id, end, told);
         let endings = told.events.iter().filter(|kind| ENDINGS.contains(kind)).count();
         if endings > 1 {
             self.say("10", format!("{id} ended {endings} times: {:?}", told.events));
@@ -569,8 +570,10 @@ impl<'a> Judge<'a> {
     }
 
     /// An attempt is used up by an execution, or by the death or trouble of a process, and by nothing else.
-    fn lost_attempts(&mut self, id: &str, end: &Final, told: &Told<'_>) {
-        let trouble = !self.excuses.is_empty();
+    fn lost_attempts(&mut self, asked: u64, id: &str, end: &Final, told: &Told<'_>) {
+        // By the store's clock, which is this host's.
+        let over = end.finished_ms.unwrap_or(u64::MAX / 1000) * 1000;
+        let trouble = self.excuses.iter().any(|(_, from, to)| *from <= over && *to >= asked);
         let ran: BTreeSet<u32> = told.runs.iter().map(|run| run.attempt).collect();
         let started = !matches!(end.status, Some(Status::Cancelled | Status::Expired) | None);
         if !trouble && started {

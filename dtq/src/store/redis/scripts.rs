@@ -112,8 +112,8 @@ impl Scripts {
         let Self { enqueue, fetch, renew, finish, claim, requeue, stale, reap, .. } = self;
         let Self { cancel, register, step_down, watch, admin, maintain, migrate, .. } = self;
         [
-            enqueue, fetch, renew, finish, claim, requeue, stale, reap, cancel, register, step_down,
-            watch, admin, maintain, migrate,
+            enqueue, fetch, renew, finish, claim, requeue, stale, reap, cancel, register,
+            step_down, watch, admin, maintain, migrate,
         ]
     }
 }

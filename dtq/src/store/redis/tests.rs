@@ -607,6 +607,15 @@ async fn spec_7_3_entries_that_are_not_their_records_own_are_absorbed_or_dropped
     doubled(&mut rig, &id).await;
     assert!(fetch(&rig.store, &a).await.is_empty(), "that of an ended one is dropped");
     assert_eq!(rig.run::<u64>(&["XLEN", stream]).await, 0);
+    // One that waits for its backoff has no entry at all: an old one that comes again is none of its own.
+    let retrying = add(&rig.store, new_task()).await;
+    let leased = fetch(&rig.store, &a).await;
+    let error = crate::store::ErrorInfo { class: "E".into(), message: "e".into(), retryable: true };
+    finish(&rig.store, &a, &leased[0], Outcome::Retry { delay: 60_000, error }).await;
+    doubled(&mut rig, &retrying.to_string()).await;
+    assert!(fetch(&rig.store, &a).await.is_empty());
+    assert_eq!(status(&rig.store, retrying).await, Status::Retrying, "it is not quarantined");
+    assert_eq!(rig.run::<u64>(&["XLEN", stream]).await, 0);
     let cancelled = add(&rig.store, new_task()).await;
     rig.run::<i64>(&["HSET", &format!("dtq:task:{cancelled}"), "c", "1"]).await;
     assert!(fetch(&rig.store, &a).await.is_empty());

@@ -120,6 +120,13 @@ local function take(queue, priority, stream, entry, fields)
     return
   end
   if r.s == RUNNING then return end
+  -- While it waits for its delay or backoff it has no entry: this is an old one that came again.
+  if (r.s == PENDING or r.s == RETRYING) and not r.e
+    and (call('ZSCORE', K.schedule, id) or call('ZSCORE', K.claimed, id)) then
+    ack(stream, entry)
+    emit('TASK_DUPLICATE_ABSORBED', r, worker)
+    return
+  end
   local broken = damage(r) or (not r.p and 'field p is missing') or (not r.e and 'field e is missing')
     or (r.s ~= QUEUED and 'its status is ' .. STATUS[r.s] .. ' but it stands in a queue')
   if broken then
