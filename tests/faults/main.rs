@@ -19,13 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum as _};
 use dtq::{Client, RawTask, TaskId};
 use dtq_tests::history::{Final, History, Log, Saw};
 use dtq_tests::{Proxy, RedisServer, SqliteFile};
 
 use self::producer::Producer;
-use self::trouble::{ON_REDIS, ON_SQLITE, Trouble, signal};
+use self::trouble::{Trouble, signal};
 
 /// A storm.
 #[derive(Parser, Debug, Clone)]
@@ -331,11 +331,15 @@ async fn main() -> anyhow::Result<ExitCode> {
     let events = tokio::spawn(listen(client(&storm.place.url()), storm.log));
     let tasks = fastrand::Rng::with_seed(storm.random.u64(..));
     let producing = tokio::spawn(Arc::clone(&storm.producer).run(settings.rate, tasks));
-    let troubles = match (settings.trouble.as_slice(), &storm.place) {
-        ([], Place::Redis(_)) => ON_REDIS,
-        ([], Place::Sqlite(_)) => ON_SQLITE,
-        (chosen, _) => chosen,
-    };
+    let redis = matches!(storm.place, Place::Redis(_));
+    let mut troubles = settings.trouble.clone();
+    if troubles.is_empty() {
+        troubles = Trouble::value_variants().to_vec();
+        troubles.retain(|trouble| trouble.fits(redis));
+    }
+    if let Some(trouble) = troubles.iter().find(|trouble| !trouble.fits(redis)) {
+        anyhow::bail!("{trouble:?} is no trouble that {} can have", settings.store);
+    }
     let until = Instant::now() + Duration::from_secs(settings.seconds);
     while Instant::now() < until {
         let pause = storm.random.u64(settings.every / 2..settings.every * 3 / 2 + 1);

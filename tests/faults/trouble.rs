@@ -60,38 +60,17 @@ pub(crate) enum Trouble {
     LongReader,
 }
 
-pub(crate) const ON_REDIS: &[Trouble] = {
-    use Trouble::*;
-    &[
-        Kill,
-        Stop,
-        Term,
-        StopTerm,
-        HoldTerm,
-        Abort,
-        LostReply,
-        LostAnswer,
-        Hold,
-        Reset,
-        Late,
-        Bytes,
-        Refuse,
-        ScriptFlush,
-        GroupDestroy,
-        ClientKill,
-        ClientPause,
-        Oom,
-        Replica,
-        ServerKill,
-        Duplicates,
-        NoLeader,
-    ]
-};
-
-pub(crate) const ON_SQLITE: &[Trouble] = {
-    use Trouble::*;
-    &[Kill, Stop, Term, StopTerm, Abort, LongReader]
-};
+impl Trouble {
+    /// Whether a store can have it.
+    pub(crate) fn fits(self, redis: bool) -> bool {
+        use Trouble::*;
+        match self {
+            Kill | Stop | Term | StopTerm | Abort => true,
+            LongReader => !redis,
+            _ => redis,
+        }
+    }
+}
 
 pub(crate) fn signal(pid: u32, name: &str) {
     let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
@@ -140,10 +119,7 @@ impl Storm {
                 let milliseconds = self.random.u64(long..long * 3);
                 pause(milliseconds).await;
                 if trouble == StopTerm {
-                    signal(pid, "TERM");
-                    let successor = self.spawn(at).await;
-                    let leaving = std::mem::replace(&mut self.workers[at], successor);
-                    self.leaving.push(leaving);
+                    self.retire(at).await;
                 }
                 signal(pid, "CONT");
             }
@@ -153,26 +129,19 @@ impl Storm {
                 // Long enough for the lease to lapse, too short for the successor to be done.
                 let milliseconds = self.random.u64(long * 3 / 4..long * 5 / 4);
                 pause(milliseconds).await;
-                signal(pid, "TERM");
-                let successor = self.spawn(at).await;
-                let leaving = std::mem::replace(&mut self.workers[at], successor);
+                self.retire(at).await;
                 // Within what it takes to drain and to say its last words.
                 pause(800).await;
-                leaving.proxy().pass_on(Passing::AtOnce);
-                self.leaving.push(leaving);
+                if let Some(leaving) = self.leaving.last() {
+                    leaving.proxy().pass_on(Passing::AtOnce);
+                }
             }
             Abort => {
                 victim = None;
                 let producer = std::sync::Arc::clone(&self.producer);
                 tokio::spawn(async move { producer.abort().await });
             }
-            Term => {
-                signal(pid, "TERM");
-                // Its successor comes at once, as in a rolling deployment.
-                let successor = self.spawn(at).await;
-                let leaving = std::mem::replace(&mut self.workers[at], successor);
-                self.leaving.push(leaving);
-            }
+            Term => self.retire(at).await,
             LostReply => self.workers[at].proxy().lose_reply_to(""),
             LostAnswer => {
                 victim = None;
@@ -213,6 +182,14 @@ impl Storm {
         }
         let kind = format!("{trouble:?}");
         self.log.write(Saw::Trouble { kind, victim, from, to: history::now(), leases });
+    }
+
+    /// SIGTERM; its successor comes at once, as in a rolling deployment.
+    async fn retire(&mut self, at: usize) {
+        signal(self.workers[at].child.id(), "TERM");
+        let successor = self.spawn(at).await;
+        let leaving = std::mem::replace(&mut self.workers[at], successor);
+        self.leaving.push(leaving);
     }
 
     async fn of_the_server(&mut self, trouble: Trouble) {

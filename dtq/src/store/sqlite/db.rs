@@ -15,7 +15,7 @@ const SCHEMA: i64 = MIGRATIONS.len() as i64;
 const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema-2.sql")];
 /// How long a writer waits for another process's transaction, which is over in milliseconds.
 const BUSY: Duration = Duration::from_secs(4);
-/// How often another process's writes are looked for: one pragma, which reads a counter.
+/// How often another process's writes are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Looks after which SQLite is asked although the log beside the file looks the same.
 const LOOKS_BEFORE_ASKING: u32 = 10;
