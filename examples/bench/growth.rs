@@ -72,6 +72,8 @@ fn default_queue() -> Vec<String> {
 }
 
 pub(crate) async fn show(settings: &Settings) -> anyhow::Result<()> {
+    // First, while the process is small: memory once taken is not given back to the system.
+    in_flight(settings).await?;
     let biggest = settings.tasks.max(1000);
     let sizes: Vec<u64> =
         [1000, 10_000, 100_000, 1_000_000].into_iter().filter(|n| *n <= biggest).collect();
@@ -127,8 +129,7 @@ pub(crate) async fn show(settings: &Settings) -> anyhow::Result<()> {
             worker.join().await?;
         }
     }
-    due_at_once(settings).await?;
-    in_flight(settings).await
+    due_at_once(settings).await
 }
 
 async fn due_at_once(settings: &Settings) -> anyhow::Result<()> {

@@ -27,6 +27,7 @@ const NAMES: &[(&str, &str)] = &[
     ("workers", ":workers"),
     ("worker", ":worker:"),
     ("queues", ":queues"),
+    ("ready", ":ready"),
     ("queue", ":queue:"),
     ("lock", ":lock:scheduler"),
     ("meta", ":meta"),

@@ -320,9 +320,8 @@ pub(crate) fn fetch_args(request: &FetchRequest) -> Args {
     let mut args = Args::default();
     args.text(&request.holder.worker_id).text(&request.holder.incarnation).show(request.nonce);
     args.show(request.visibility).show(request.max);
-    for queue in &request.queues {
-        args.text(queue);
-    }
+    // No name of a queue holds a line feed.
+    args.show(request.queues.len()).text(&format!("\n{}\n", request.queues.join("\n")));
     args
 }
 

@@ -22,29 +22,37 @@ local function int(x) return string.format('%.0f', x) end
 
 local function stream_key(queue, priority) return K.stream .. queue .. ':p' .. priority end
 
+-- id, text; logged by the caller.
+local notes = {}
+local function note(id, text)
+  notes[#notes + 1] = tostring(id or '')
+  notes[#notes + 1] = text
+end
+
 -- Which streams of queues may hold entries: queue -> priorities as digits, highest first. What was ever
--- added to, and not found empty since. One command for a thousand queues.
+-- added to, and not found empty since.
 local standing = {}
+
+-- What somebody else made of the key is dropped; recall() finds again what stood in it.
+local function of_ready(reply)
+  if not reply.err then return reply end
+  call('DEL', K.ready)
+  note(nil, K.ready .. ' was no hash: removed')
+  return {}
+end
+
 local function ready(queues)
   for from = 1, #queues, 1000 do
-    local names = {}
-    for i = from, math.min(from + 999, #queues) do names[#names + 1] = K.queue .. queues[i] .. ':ready' end
-    local values = call('MGET', unpack(names))
-    for i, digits in ipairs(values) do standing[queues[from + i - 1]] = digits or '' end
+    local last = math.min(from + 999, #queues)
+    local values = of_ready(pcall_('HMGET', K.ready, unpack(queues, from, last)))
+    for i = from, last do standing[queues[i]] = values[i - from + 1] or '' end
   end
   return standing
 end
 
 local function stands(queue, digits)
   standing[queue] = digits
-  if digits == '' then call('DEL', K.queue .. queue .. ':ready') else call('SET', K.queue .. queue .. ':ready', digits) end
-end
-
--- id, text; logged by the caller.
-local notes = {}
-local function note(id, text)
-  notes[#notes + 1] = tostring(id or '')
-  notes[#notes + 1] = text
+  if digits == '' then call('HDEL', K.ready, queue) else call('HSET', K.ready, queue, digits) end
 end
 
 local acks, leases_new, leases_gone = {}, {}, {}
@@ -95,6 +103,7 @@ end
 
 -- A queue whose `ready` was read may hold what it is not known to hold: an entry written by hand, a lost key.
 local function recall(queue)
+  standing[queue] = standing[queue] or ''
   for digit in string.gmatch('9876543210', '%d') do
     if not string.find(standing[queue], digit, 1, true) then
       local length = pcall_('XLEN', stream_key(queue, digit))

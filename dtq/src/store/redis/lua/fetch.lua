@@ -1,5 +1,6 @@
 -- fetch: leases ready tasks to a holder.
--- ARGV    worker id, incarnation, nonce, visibility ms, max, queues in the order of preference ...
+-- ARGV    worker id, incarnation, nonce, visibility ms, max, how many queues, and their names in the order of
+--         preference, a line feed before and after each: one argument, for they may be a thousand.
 -- Returns {now, groups, notes}; a group: {queue, priority, then for each task: id, entry, attempt, lease
 --         number, name, payload, options}; options: '' or a list of pairs of fields m t i M b u.
 -- Atomic  entry read, record running, lease granted, event; repeated with its nonce it grants
@@ -181,11 +182,40 @@ end
 -- A script that drops very many entries would hold up everybody: the rest is for the next fetch.
 local budget = 1000 + max
 local full = false
-local queues = { unpack(ARGV, at + 1) }
-ready(queues)
+local queues, names = tonumber(arg()), arg()
+
+local function all_queues()
+  local all = {}
+  for queue in string.gmatch(names, '[^\n]+') do all[#all + 1] = queue end
+  return all
+end
+
+-- The queues that may hold entries, in the order of preference. Of many queues most are empty, and cost
+-- nothing: neither a look at their state nor a name of their own.
+local function in_question()
+  if queues <= 16 or call('HLEN', K.ready) > 2 * queues then
+    local all = all_queues()
+    ready(all)
+    return all
+  end
+  local known = of_ready(pcall_('HGETALL', K.ready))
+  for i = 1, #known, 2 do standing[known[i]] = known[i + 1] end
+  if #known > 64 then return all_queues() end
+  local found, places = {}, {}
+  for i = 1, #known, 2 do
+    local place = string.find(names, '\n' .. known[i] .. '\n', 1, true)
+    if place then
+      found[#found + 1] = known[i]
+      places[known[i]] = place
+    end
+  end
+  table.sort(found, function(a, b) return places[a] < places[b] end)
+  return found
+end
+
 local function serve(queue)
   local priorities = standing[queue]
-  if priorities == '' then return end
+  if not priorities or priorities == '' then return end
   if full then
     -- A queue not reached may hold what its token announced to this very worker.
     if left_behind(queue, priorities) then wake(queue) end
@@ -215,15 +245,16 @@ local function serve(queue)
     end
   end
 end
-for _, queue in ipairs(queues) do serve(queue) end
+for _, queue in ipairs(in_question()) do serve(queue) end
 
 -- Nothing came although somebody waits: now there is time to look whether a queue holds what it is not
 -- known to hold (an entry written by hand, a lost key). A few queues a time, other ones each second.
 if taken == 0 then
-  local some = math.min(#queues, 20)
+  local all = all_queues()
+  local some = math.min(#all, 20)
   local from = math.floor(now / 1000) * some
   for i = 0, some - 1 do
-    recall(queues[(from + i) % #queues + 1])
+    recall(all[(from + i) % #all + 1])
   end
 end
 
