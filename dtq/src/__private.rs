@@ -6,6 +6,8 @@
 //! one mistake is told once, by the one probe that is there to tell it.
 #![allow(missing_docs, reason = "not part of the public interface")]
 
+#[cfg(feature = "__internals")]
+pub mod internals;
 mod probe;
 
 pub use std::error::Error as StdError;

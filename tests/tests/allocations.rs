@@ -1,7 +1,12 @@
-//! What an enqueue costs in memory between the call and the bytes for the store, counted.
+//! What an enqueue and an execution cost in memory beside the store, counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+
+use dtq::__private::Run;
+use dtq::__private::internals::Bench;
+use dtq::Task as _;
+use futures_util::FutureExt as _;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
@@ -49,4 +54,21 @@ fn an_enqueue_allocates_at_most_twice_beyond_its_serialization() {
     let (serialization, _) = counted(|| serde_json::to_vec(&payload).unwrap());
     let (all, _enqueue) = counted(|| SendWelcome::enqueue(to, lang, 7).priority(3));
     assert!(all <= serialization + 2, "{all} allocations, {serialization} of them serialization");
+}
+
+#[dtq::task]
+async fn nothing(to: String, n: u64) {
+    drop((to, n));
+}
+
+#[test]
+fn an_execution_allocates_at_most_six_times() {
+    let bench = Bench::new(dtq::Client::connect("sqlite::memory:").unwrap());
+    let payload: bytes::Bytes = br#"{"to":"user@example.com","n":123}"#.to_vec().into();
+    let Run::Async(run) = Nothing::definition().run else { panic!("it is async") };
+    let (all, result) =
+        counted(|| run(bench.execution(&payload)).now_or_never().expect("it waits for nothing"));
+    assert_eq!(result.unwrap(), b"null");
+    // The context and its two names, the future, the payload's one string, the result.
+    assert!(all <= 6, "{all} allocations");
 }

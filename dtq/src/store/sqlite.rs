@@ -4,6 +4,7 @@
 mod db;
 mod listing;
 mod migrate;
+mod news;
 mod records;
 mod subscribe;
 #[cfg(feature = "testing")]

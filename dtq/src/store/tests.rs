@@ -135,6 +135,7 @@ on_every_store! {
     spec_4_7_with_no_retention_repeats_still_do_nothing
     spec_7_4_h13_a_stale_holder_changes_nothing
     spec_7_1_h19_strict_priority_and_fifo_within_one
+    spec_7_1_of_a_thousand_queues_those_that_hold_tasks_are_served_in_order
     spec_7_10_after_a_cancel_request_success_stays_and_failure_becomes_cancelled
     spec_9_1_h14_cancel_in_every_status
     spec_9_2_h8_a_task_past_its_ttl_expires_at_fetch_and_at_requeue
@@ -520,6 +521,46 @@ async fn spec_7_1_h19_strict_priority_and_fifo_within_one(make: Make) {
         got.extend(leased.into_iter().map(|l| l.lease.id));
     }
     assert_eq!(got, wanted.into_iter().map(|(_, _, id)| id).collect::<Vec<_>>());
+}
+
+async fn spec_7_1_of_a_thousand_queues_those_that_hold_tasks_are_served_in_order(make: Make) {
+    let bench = make(&settings());
+    let store = &*bench.store;
+    let wanted: Vec<String> = (0..1000).rev().map(|n| format!("q{n}")).collect();
+    let served = async |max: usize, nonce: u64| -> Vec<String> {
+        let request = FetchRequest {
+            holder: holder("a"),
+            queues: wanted.clone(),
+            max,
+            visibility: 30_000,
+            nonce,
+        };
+        let fetched = store.fetch(&request).await.unwrap();
+        assert!(fetched.notes.is_empty(), "{:?}", fetched.notes);
+        fetched.leased.into_iter().map(|leased| leased.lease.queue).collect()
+    };
+    let fill = async |of: &[String]| {
+        let unit = |queue: &String| vec![NewTask { queue: queue.clone(), ..new_task() }];
+        let units: Vec<_> = of.iter().map(unit).collect();
+        for accepted in store.enqueue(&units).await.unwrap() {
+            accepted.unwrap();
+        }
+    };
+    // A few hold something, among them one whose name begins like another's, and foreign ones.
+    fill(&["q1", "q10", "q999", "q", "other", "q500"].map(str::to_owned)).await;
+    let waiting = store.wait_for_work(&wanted, Duration::from_secs(60));
+    tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("told at once").unwrap();
+    assert_eq!(served(2, 1).await, ["q999", "q500"]);
+    assert_eq!(served(10, 2).await, ["q10", "q1"]);
+    // All do.
+    fill(&wanted).await;
+    assert_eq!(served(3, 3).await, wanted[..3]);
+    assert_eq!(served(2000, 4).await, wanted[3..]);
+    // A few, beside more foreign ones than there are wanted ones.
+    fill(&(0..2500).map(|n| format!("other{n}")).collect::<Vec<_>>()).await;
+    fill(&["q7", "q8"].map(str::to_owned)).await;
+    assert_eq!(served(10, 5).await, ["q8", "q7"]);
+    assert_eq!(served(10, 6).await, Vec::<String>::new());
 }
 
 async fn spec_7_10_after_a_cancel_request_success_stays_and_failure_becomes_cancelled(make: Make) {

@@ -321,7 +321,7 @@ pub(crate) fn fetch_args(request: &FetchRequest) -> Args {
     args.text(&request.holder.worker_id).text(&request.holder.incarnation).show(request.nonce);
     args.show(request.visibility).show(request.max);
     // No name of a queue holds a line feed.
-    args.show(request.queues.len()).text(&format!("\n{}\n", request.queues.join("\n")));
+    args.show(request.queues.len()).text(format!("\n{}\n", request.queues.join("\n")));
     args
 }
 

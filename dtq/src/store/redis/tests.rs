@@ -566,43 +566,6 @@ async fn c32_what_is_known_of_a_queue_is_found_again() {
 }
 
 #[tokio::test]
-async fn spec_6_6_of_a_thousand_queues_those_that_hold_tasks_are_served_in_their_order() {
-    let mut rig = rig().await;
-    let names: Vec<String> = (0..1000).map(|n| format!("q{n}")).collect();
-    let wanted: Vec<String> = names.iter().rev().cloned().collect();
-    let served = async |rig: &Rig, max: usize, nonce: u64| -> Vec<String> {
-        let request = FetchRequest {
-            holder: holder("a"),
-            queues: wanted.clone(),
-            max,
-            visibility: 30_000,
-            nonce,
-        };
-        let fetched = rig.store.fetch(&request).await.unwrap();
-        assert!(fetched.notes.is_empty(), "{:?}", fetched.notes);
-        fetched.leased.into_iter().map(|leased| leased.lease.queue).collect()
-    };
-    let fill = async |rig: &Rig, of: &[&str]| {
-        for queue in of {
-            add(&rig.store, NewTask { queue: (*queue).to_owned(), ..new_task() }).await;
-        }
-    };
-    // A few hold something, a name that begins like another one and foreign ones among them; then many; then
-    // ten times as many foreign ones as are wanted.
-    fill(&rig, &["q1", "q10", "q999", "q", "foreign", "q500"]).await;
-    assert_eq!(served(&rig, 2, 1).await, ["q999", "q500"]);
-    assert_eq!(served(&rig, 10, 2).await, ["q10", "q1"]);
-    fill(&rig, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    assert_eq!(served(&rig, 3, 3).await, ["q999", "q998", "q997"]);
-    assert_eq!(served(&rig, 2000, 4).await, wanted[3..]);
-    for n in 0..3000 {
-        rig.run::<i64>(&["HSET", "dtq:ready", &format!("foreign{n}"), "5"]).await;
-    }
-    fill(&rig, &["q7", "q8"]).await;
-    assert_eq!(served(&rig, 10, 5).await, ["q8", "q7"]);
-}
-
-#[tokio::test]
 async fn c38_what_somebody_made_of_the_ready_queues_is_put_right() {
     let mut rig = rig().await;
     let id = add(&rig.store, new_task()).await;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use tokio::sync::{oneshot, watch};
 
 use crate::store::{Millis, StoreError, StoreResult};
@@ -15,11 +15,6 @@ const SCHEMA: i64 = MIGRATIONS.len() as i64;
 const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema-2.sql")];
 /// How long a writer waits for another process's transaction, which is over in milliseconds.
 const BUSY: Duration = Duration::from_secs(4);
-/// How often another process's writes are looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Looks after which SQLite is asked although the log beside the file looks the same.
-const LOOKS_BEFORE_ASKING: u32 = 10;
-
 /// What a URL says.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Place {
@@ -115,7 +110,7 @@ impl Db {
             let news = changed.clone();
             let thread = std::thread::Builder::new().name("dtq-sqlite-watch".to_owned());
             thread
-                .spawn(move || look_for_news(&path, &news))
+                .spawn(move || super::news::watch(&path, &news))
                 .map_err(|error| StoreError::Failed(format!("no thread for the file: {error}")))?;
         }
         Ok(Self { hands: Hands::Thread(jobs), changed })
@@ -272,45 +267,6 @@ fn name_the_file(error: StoreError, path: Option<&Path>) -> StoreError {
         StoreError::Refused(text) => StoreError::Refused(add(text)),
         StoreError::Incompatible(text) => StoreError::Incompatible(add(text)),
         StoreError::Failed(text) => StoreError::Failed(add(text)),
-    }
-}
-
-/// Tells of other processes' writes until nobody listens.
-///
-/// Every commit writes to the log beside the file, so its size and time are looked at often, which costs a
-/// system call; SQLite itself is asked when they change, and seldom besides: the time is as coarse as the
-/// kernel's tick.
-fn look_for_news(path: &Path, news: &watch::Sender<u64>) {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    let mut connection: Option<Connection> = None;
-    let (mut seen, mut written) = (0i64, None);
-    let mut looks = 0u32;
-    // The sender itself is kept by the store: one receiver less than senders means that it is gone.
-    while news.sender_count() > 1 {
-        std::thread::sleep(LOOK_EVERY);
-        looks = looks.wrapping_add(1);
-        let stamp = std::fs::metadata(&log).ok().map(|log| (log.modified().ok(), log.len()));
-        if stamp == written && !looks.is_multiple_of(LOOKS_BEFORE_ASKING) {
-            continue;
-        }
-        written = stamp;
-        if connection.is_none() && path.exists() {
-            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            connection = Connection::open_with_flags(path, flags).ok();
-        }
-        let Some(open) = &connection else { continue };
-        let version = open
-            .prepare_cached("PRAGMA data_version")
-            .and_then(|mut asking| asking.query_row([], |row| row.get::<_, i64>(0)));
-        match version {
-            Ok(version) if version != seen => {
-                seen = version;
-                news.send_modify(|n| *n += 1);
-            }
-            Ok(_) => {}
-            Err(_) => connection = None,
-        }
     }
 }
 
