@@ -7,6 +7,8 @@
 #![allow(missing_docs, reason = "not part of the public interface")]
 
 #[cfg(feature = "__internals")]
+pub mod fuzz;
+#[cfg(feature = "__internals")]
 pub mod internals;
 mod probe;
 

@@ -197,7 +197,7 @@ impl Config {
     }
 
     /// The whole of reading and checking, without the process's environment.
-    fn from_variables(variables: &[(String, String)]) -> Result<Self, ConfigError> {
+    pub(crate) fn from_variables(variables: &[(String, String)]) -> Result<Self, ConfigError> {
         let mut config = Self::default();
         let mut problems = Vec::new();
         let mut problem = |variable: &str, value: &str, allowed: &str| {

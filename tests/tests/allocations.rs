@@ -66,8 +66,10 @@ fn an_execution_allocates_at_most_six_times() {
     let bench = Bench::new(dtq::Client::connect("sqlite::memory:").unwrap());
     let payload: bytes::Bytes = br#"{"to":"user@example.com","n":123}"#.to_vec().into();
     let Run::Async(run) = Nothing::definition().run else { panic!("it is async") };
-    let (all, result) =
-        counted(|| run(bench.execution(&payload)).now_or_never().expect("it waits for nothing"));
+    let execute = || run(bench.execution(&payload)).now_or_never().expect("it waits for nothing");
+    // The first one of a thread registers its locals.
+    execute().unwrap();
+    let (all, result) = counted(execute);
     assert_eq!(result.unwrap(), b"null");
     // The context and its two names, the future, the payload's one string, the result.
     assert!(all <= 6, "{all} allocations");

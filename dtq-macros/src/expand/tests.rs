@@ -6,6 +6,9 @@ use proc_macro2::{LineColumn, TokenStream, TokenTree};
 
 use super::task;
 
+#[path = "../../../fuzz/mutate.rs"]
+mod mutate;
+
 /// The expansion, printed as rustfmt would.
 fn expand(attribute: &str, function: &str) -> String {
     let tokens = task(attribute.parse().unwrap(), function.parse().unwrap());
@@ -149,4 +152,20 @@ fn a_half_written_signature_is_passed_on() {
             is_kept("", function);
         }
     }
+}
+
+/// The fuzz target `attribute`, a short run over its corpus.
+#[test]
+fn c41_a_function_of_anything_never_makes_the_macro_panic() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/attribute");
+    mutate::run(&corpus, 5000, |data| {
+        let text = String::from_utf8_lossy(data);
+        let (attribute, item) = text.split_once("\n--\n").unwrap_or((&text, "async fn f() {}"));
+        let tokens = |text: &str| text.parse::<TokenStream>();
+        // Text that no compiler would hand to a macro is passed over.
+        if let (Ok(attribute), Ok(item)) = (tokens(attribute), tokens(item)) {
+            let _ = task(attribute, item.clone());
+            let _ = crate::retryable::derive(item);
+        }
+    });
 }

@@ -36,6 +36,21 @@ use crate::store::{
     TakenOut,
 };
 
+/// For the fuzz target: a record, its result and a dead letter of arbitrary pairs.
+#[cfg(feature = "__internals")]
+pub(crate) fn decode_pieces(pieces: &[Vec<u8>]) {
+    let value = Value::Array(pieces.iter().cloned().map(Value::BulkString).collect());
+    let Ok(fields) = records::fields(value) else { return };
+    let id = TaskId::new(0);
+    if let Some(task) = records::task(id, &fields, pieces.first().cloned()) {
+        assert_eq!(task.id, id);
+        // What an inspector prints or sends on.
+        let _ = (format!("{task:?}"), task.name.len());
+    }
+    let letter = records::dead_letter(&String::from_utf8_lossy(&pieces.concat()), &fields);
+    let _ = format!("{letter:?}");
+}
+
 /// Name and text of every script.
 #[cfg(all(test, feature = "__planted_bugs"))]
 pub(crate) fn script_texts() -> Vec<(&'static str, String)> {
