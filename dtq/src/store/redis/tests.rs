@@ -63,8 +63,8 @@ impl Rig {
         let mut alive = Vec::new();
         for key in self.keys().await {
             if key.starts_with("dtq:task:") {
-                let record: Vec<String> = self.run(&["HGETALL", &key]).await;
-                alive.push(record.join(" "));
+                let record: Vec<Vec<u8>> = self.run(&["HGETALL", &key]).await;
+                alive.push(String::from_utf8_lossy(&record.join(&b' ')).into_owned());
             }
         }
         alive.retain(|record| !record.contains(" f "));
@@ -204,6 +204,126 @@ async fn spec_5_7_c32_any_single_field_deleted_still_ends() {
             field_at += 1;
         }
     }
+}
+
+/// What a hand, a broken program or a broken disk may leave in a field.
+const GARBAGE: [&[u8]; 40] = [
+    b"",
+    b"0",
+    b"1",
+    b"9",
+    b"-1",
+    b"1.5",
+    b"99999999999",
+    b"99999999999999999999999",
+    b"nan",
+    b"inf",
+    b"-inf",
+    b"1e400",
+    b"0x10",
+    b" 5 ",
+    b"\xff\xfe\x00",
+    b"{",
+    b"[]",
+    b"null",
+    b"{\"class\":1}",
+    b"/",
+    b"x y/z",
+    b"A/b",
+    b"\n",
+    b"\x00",
+    b"default/x",
+    b"0:1:0",
+    b"1:1:0",
+    b"1:1:0+",
+    b"2:1:1",
+    b"2:0:0",
+    b"3:5:5",
+    b"4:1:1",
+    b"6:2:2",
+    b"9:1:1",
+    b"1:99999999999999:0",
+    b"1:1:99999999999999999999",
+    b"2:4294967296:1",
+    b"a-b",
+    b"1-1",
+    b"18446744073709551615-18446744073709551615",
+];
+
+/// Records and entries of arbitrary bytes, always the same ones: no call fails, every task ends or is gone, and
+/// others run (SPEC 5.7, C38).
+#[tokio::test]
+async fn c38_garbage_in_records_and_entries_ends_as_a_dead_letter_and_stops_nobody() {
+    let mut random = fastrand::Rng::with_seed(38);
+    let stages = [Stage::Pending, Stage::Queued, Stage::Running, Stage::Retrying];
+    let stream = "dtq:stream:default:p5";
+    let mut rig = rig().await;
+    for round in 0..250 {
+        let task = NewTask { idempotency: idempotency(&mut random), ..new_task() };
+        let id = task.id;
+        let key = format!("dtq:task:{id}");
+        let stage = *random.choice(&stages).unwrap();
+        let leased = bring_to(&mut rig, stage, task).await;
+        let mut done = Vec::new();
+        for _ in 0..random.usize(1..4) {
+            let names = "s n y m t p x X d i g r R b M e w o f c E D h u W z k K A".split(' ');
+            let name = random.choice(names.collect::<Vec<_>>()).unwrap();
+            let value = random.choice(GARBAGE).unwrap();
+            done.push((name, String::from_utf8_lossy(value).into_owned()));
+            let () = ::redis::cmd("HSET")
+                .arg(&key)
+                .arg(name)
+                .arg(value)
+                .query_async(&mut rig.raw)
+                .await
+                .unwrap();
+        }
+        if random.bool() {
+            let mut add = ::redis::cmd("XADD");
+            add.arg(stream).arg("*");
+            for _ in 0..random.usize(1..4) {
+                let name: &[u8] = random.choice([&b"i"[..], b"a", b"v", b"\xff"]).unwrap();
+                let value = match random.u8(..4) {
+                    0 => id.to_string().into_bytes(),
+                    // A newer version is left alone, and would be for ever.
+                    _ if name == b"v" => b"one".to_vec(),
+                    _ => random.choice(GARBAGE).unwrap().to_vec(),
+                };
+                done.push(("entry", String::from_utf8_lossy(&value).into_owned()));
+                add.arg(name).arg(value);
+            }
+            let _: String = add.query_async(&mut rig.raw).await.unwrap();
+        }
+        eprintln!("round {round}: {stage:?} {done:?}");
+        if let Some(leased) = leased
+            && random.bool()
+        {
+            let outcomes =
+                [ok("1"), Outcome::Retry { delay: 5, error: error("x") }, Outcome::Released];
+            let outcome = random.choice(outcomes).unwrap();
+            finish(&rig.store, &holder("a"), &leased, outcome).await;
+        }
+        if random.u8(..4) == 0 {
+            rig.store.cancel(id).await.unwrap();
+        }
+        let other = add(&rig.store, new_task()).await;
+        rig.settle().await;
+        assert_eq!(status(&rig.store, other).await, Status::Succeeded);
+        let info = rig.store.task(id).await.unwrap();
+        assert!(info.as_ref().is_none_or(|info| info.status.is_terminal()), "{info:?}");
+        rig.store.dead_letters(&DeadLetterFilter::default(), None, 100).await.unwrap();
+        rig.store.tasks(&crate::inspect::TaskFilter::default(), None, 100).await.unwrap();
+        if round % 20 == 19 {
+            rig.run::<()>(&["FLUSHALL"]).await;
+        }
+    }
+}
+
+fn idempotency(random: &mut fastrand::Rng) -> Option<Idempotency> {
+    random.bool().then(|| Idempotency {
+        key: "k".to_owned() + &random.u64(..).to_string(),
+        fingerprint: "00".to_owned(),
+    })
 }
 
 #[tokio::test]

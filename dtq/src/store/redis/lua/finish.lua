@@ -14,7 +14,7 @@ local apply = {
   null = function(r) return finish(r, SUCCEEDED) end,
   large = function(r, size) return finish(r, SUCCEEDED, nil, 'z', size) end,
   json = function(r, value)
-    local keep = tonumber(r.R) or tonumber(r.r) or S.result_retention
+    local keep = r.R or r.r or S.result_retention
     if not finish(r, SUCCEEDED, nil, 'z', 'j') then return false end
     if keep > 0 then call('SET', K.result .. r.id, value, 'PX', int(keep)) end
     return true

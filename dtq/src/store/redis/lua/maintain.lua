@@ -63,7 +63,14 @@ local function scan(cursor, n)
   for _, key in ipairs(reply[2]) do
     local id = string.sub(key, #K.task + 1)
     local r = load(id)
-    if r and r.s and r.s < SUCCEEDED and not newer(r) and not damage(r) then
+    if not r or newer(r) or (r.s and r.s >= SUCCEEDED) then
+      -- Has ended, or is nothing of ours.
+    elseif damage(r) then
+      -- Whatever holds it quarantines it when its time comes; one that has ended leaves by itself.
+      local held = call('ZSCORE', K.schedule, id) or call('ZSCORE', K.claimed, id) or call('ZSCORE', K.leases, id)
+        or (r.e and r.q and #call('XRANGE', stream_key(r.q, r.y), r.e, r.e) > 0)
+      if not held and call('PTTL', key) < 0 then quarantine(r, damage(r), 'default') end
+    else
       if r.s == QUEUED and (not r.e or #call('XRANGE', stream_key(r.q, r.y), r.e, r.e) == 0) then
         note(id, 'put back into its queue: its entry had been deleted')
         call('HSET', task_key(id), 'e', enter(r))
@@ -74,7 +81,7 @@ local function scan(cursor, n)
         and not call('ZSCORE', K.claimed, id) then
         note(id, 'put back into the schedule, from which it had been deleted')
         -- Never early: the record tells its due time, unless that was deleted too.
-        local due = tonumber(call('HGET', key, 'd')) or now
+        local due = whole(call('HGET', key, 'd')) or now
         push(schedule_new, int(due), id)
         earliest_due = math.min(earliest_due or due, due)
       end

@@ -38,6 +38,11 @@ local function enter(r)
   return call('XADD', stream, '*', 'i', r.id, 'a', int(r.a))
 end
 
+-- A whole number as it is written here: digits alone, few enough to be exact. Nil: it is none.
+local function whole(text)
+  return text and #text <= 15 and string.match(text, '^%d+$') and tonumber(text) or nil
+end
+
 -- What follows is made when it is needed: making it takes as long as an enqueue.
 local state, unpacked, load, from_flat, load_all, newer, damage, move, worker_of, remember,
   error_json, settle_idempotency, leave, finish, bury, die, quarantine
@@ -53,20 +58,43 @@ local function records()
     return CODES[r.s] .. ':' .. int(r.a or 1) .. ':' .. int(r.l or 0) .. (r.more or '')
   end
 
+  local NUMBERS = { 'y', 'm', 't', 'x', 'b', 'u', 'r', 'R' }
+
+  -- The record's fields as values. Garbage becomes what is absent, so that no code meets it: `bad` says so.
   function unpacked(r)
     if r.s == FRESH then
       r.s, r.a, r.l, r.more = QUEUED, 1, 0, ''
     elseif r.s then
       local s, a, l, more = string.match(r.s, '^(%d):(%d+):(%d+)(%+?)$')
-      r.s, r.a, r.l, r.more = tonumber(s), tonumber(a), tonumber(l), more
+      if not s or #a > 9 then s, a, l, more = nil, nil, nil, nil end
+      r.s, r.a, r.l, r.more = tonumber(s), tonumber(a), whole(l), more
+      if not (r.l and STATUS[r.s]) then r.s = nil end
     end
     if r.n then
       local queue, name = string.match(r.n, '^([^/]*)/(.*)$')
-      if queue then r.q, r.n = queue, name else r.q = 'default' end
+      if not queue then
+        r.q = 'default'
+      elseif #queue <= 64 and string.match(queue, '^[a-z0-9][a-z0-9_-]*$') then
+        r.q, r.n = queue, name
+      else
+        r.bad = 'field n names no queue'
+      end
     end
-    r.x = r.x and tonumber(r.x)
-    if r.y then r.y = tonumber(r.y) else r.y = 5 end
-    if r.m then r.m = tonumber(r.m) else r.m = 5 end
+    for _, name in ipairs(NUMBERS) do
+      if r[name] then
+        local value = whole(r[name])
+        if not value then r.bad = 'field ' .. name .. ' is not a number' end
+        r[name] = value
+      end
+    end
+    if r.y and r.y > 9 then r.y, r.bad = nil, 'field y is not a priority' end
+    -- One that has ended has none.
+    if r.e == '' then r.e = nil end
+    if r.e then
+      local ms, seq = string.match(r.e, '^(%d+)-(%d+)$')
+      if not (whole(ms) and whole(seq)) then r.e, r.bad = nil, 'field e is not an entry' end
+    end
+    r.y, r.m = r.y or 5, r.m or 5
     return r
   end
 
@@ -99,11 +127,8 @@ local function records()
   -- What is wrong with a record that is to be queued or run, or nil.
   function damage(r)
     if not r.s then return 'field s is missing or not a state' end
-    if not STATUS[r.s] then return 'status code ' .. tostring(r.s) .. ' is unknown' end
     if not r.n then return 'field n is missing' end
-    if not r.y or r.y < 0 or r.y > 9 or r.y % 1 ~= 0 then return 'field y is not a priority' end
-    if not r.m then return 'field m is not a number' end
-    return nil
+    return r.bad
   end
 
   -- Every write of a status: checks the table, then writes status, attempt, lease number and pairs. False
@@ -170,7 +195,7 @@ local function records()
     if r.w then call('HSET', key, 'w', worker_of(r)) end
     push(leases_gone, r.id)
     settle_idempotency(r, to == SUCCEEDED and 'completed' or 'failed')
-    local keep = tonumber(r.r) or (to == SUCCEEDED and S.result_retention or S.task_retention)
+    local keep = r.r or (to == SUCCEEDED and S.result_retention or S.task_retention)
     if keep > 0 then
       call('PEXPIRE', key, int(keep))
       push(recent_new, now_text, r.id)
