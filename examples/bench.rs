@@ -144,11 +144,12 @@ async fn measure(settings: &Settings) -> anyhow::Result<Figures> {
 
     // A large payload would make this a measure of the disk or the network alone.
     let singles = 2000.min(settings.tasks);
-    let before = Instant::now();
+    let (cost, before) = (place.cost().await?, Instant::now());
     for n in 0..singles {
         client.enqueue(payload(n)).await?;
     }
     figures.set("enqueue one by one /s", singles as f64 / before.elapsed().as_secs_f64());
+    place.cost().await?.since(&cost, singles as f64, "enqueue one by one", &mut figures);
     if let Some(rate) = place.ping(2000).await? {
         figures.set("bare PING loop /s", rate);
     }

@@ -17,6 +17,7 @@ enum Shape {
     Many { of: Vec<Shape> },
 }
 
+#[allow(clippy::too_many_arguments, reason = "one of each kind")]
 #[dtq::task]
 async fn everything(
     text: String,

@@ -30,6 +30,11 @@ pub mod embedded {
     #![doc = include_str!("guide/embedded.md")]
 }
 
+/// What dtq costs, where the time goes, and what to turn.
+pub mod performance {
+    #![doc = include_str!("guide/performance.md")]
+}
+
 /// How tasks are found, and what to do when one is not.
 pub mod registration {
     #![doc = include_str!("guide/registration.md")]

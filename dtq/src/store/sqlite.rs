@@ -181,6 +181,7 @@ impl Store for SqliteStore {
             let long_ago = tx.now.saturating_sub(60_000);
             tx.run("DELETE FROM worker WHERE beat + 3 * interval < ?1", [long_ago])?;
             tx.run("DELETE FROM listener WHERE seen < ?1", [long_ago])?;
+            tx.run("DELETE FROM receipt WHERE deadline < ?1", [tx.now])?;
             Ok(Vec::new())
         })
         .await
@@ -203,6 +204,7 @@ impl Store for SqliteStore {
                 "DELETE FROM worker WHERE id = ?1 AND incarnation = ?2",
                 [&holder.worker_id, &holder.incarnation],
             )?;
+            tx.run("DELETE FROM receipt WHERE incarnation = ?1", [&holder.incarnation])?;
             if gone > 0 {
                 tx.emit_about("WORKER_STOPPED", None, Some(&holder.worker_id), None)?;
             }

@@ -12,7 +12,8 @@ use crate::store::{Millis, StoreError, StoreResult};
 /// The schema that this code reads and writes.
 const SCHEMA: i64 = MIGRATIONS.len() as i64;
 /// What makes each version of the version before it; none may ever be changed.
-const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema-2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
 /// How long a writer waits for another process's transaction, which is over in milliseconds.
 const BUSY: Duration = Duration::from_secs(4);
 /// What a URL says.

@@ -224,7 +224,7 @@ impl Tx<'_> {
     /// Whether this very fetch has been answered before.
     pub(super) fn has_receipt(&self, request: &FetchRequest) -> StoreResult<bool> {
         let found = self.one(
-            "SELECT 1 FROM task WHERE status = 2 AND incarnation = ?1 AND nonce = ?2 LIMIT 1",
+            "SELECT 1 FROM receipt WHERE incarnation = ?1 AND nonce = ?2",
             params![request.holder.incarnation, request.nonce.cast_signed()],
             |_| Ok(()),
         )?;
@@ -234,19 +234,26 @@ impl Tx<'_> {
     pub(super) fn fetch(&self, request: &FetchRequest) -> StoreResult<Fetched> {
         let (holder, nonce) = (&request.holder, request.nonce.cast_signed());
         let mut fetched = Fetched::default();
-        let before: Vec<String> = self.all(
-            "SELECT id FROM task WHERE status = 2 AND incarnation = ?1 AND nonce = ?2 ORDER BY entry",
+        let deadline = self.now + request.visibility;
+        let before: Option<String> = self.one(
+            "SELECT ids FROM receipt WHERE incarnation = ?1 AND nonce = ?2",
             params![holder.incarnation, nonce],
             |row| row.get(0),
         )?;
-        let deadline = self.now + request.visibility;
-        for id in &before {
-            self.run("UPDATE task SET deadline = ?2 WHERE id = ?1", params![id, deadline])?;
-            if let Some(record) = self.record(id)? {
-                fetched.leased.extend(self.leased(&record)?);
+        if let Some(before) = before {
+            for id in before.split(' ') {
+                // Some may have been lost or finished meanwhile.
+                let held = self.run(
+                    "UPDATE task SET deadline = ?4
+                     WHERE id = ?1 AND status = 2 AND incarnation = ?2 AND nonce = ?3",
+                    params![id, holder.incarnation, nonce, deadline],
+                )?;
+                if held == 1
+                    && let Some(record) = self.record(id)?
+                {
+                    fetched.leased.extend(self.leased(&record)?);
+                }
             }
-        }
-        if !before.is_empty() {
             return Ok(fetched);
         }
         for queue in self.in_question(&request.queues)? {
@@ -279,6 +286,13 @@ impl Tx<'_> {
                     fetched.leased.extend(self.leased(&record)?);
                 }
             }
+        }
+        if !fetched.leased.is_empty() {
+            let ids: Vec<_> = fetched.leased.iter().map(|l| l.lease.id.to_string()).collect();
+            self.run(
+                "INSERT OR REPLACE INTO receipt (incarnation, nonce, deadline, ids) VALUES (?1, ?2, ?3, ?4)",
+                params![holder.incarnation, nonce, deadline, ids.join(" ")],
+            )?;
         }
         Ok(fetched)
     }
